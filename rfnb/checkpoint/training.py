@@ -186,7 +186,10 @@ def _fitting(saved: Mapping[str, Any], name: str, owner: object, names: Groups, 
     if part is None or "state" not in part or not hasattr(owner, "load_state_dict"):
         states = ", ".join(key for key, part in saved.items() if "state" in part) or "none"
         raise CheckpointError(
-            f"{public_function()}: {name!r} cannot be set", got=_class(owner), expected=f"states in the file: {states}"
+            f"{public_function()}: {name!r} cannot be set",
+            got=_class(owner),
+            expected=f"states in the file: {states}",
+            hint=f"rf.load(…).training[{name!r}] is its value" if part and "value" in part else None,
         )
     if part["class"] != _class(owner):
         raise CheckpointError(

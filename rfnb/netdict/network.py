@@ -612,7 +612,7 @@ class Network(Interface):
                 _check_values(node, values)
                 RecRun(node, values, self._nodes).run()
         except Exception as error:
-            _check_values(node, values)
+            _check_values(node, values, *(error.args if isinstance(error, KeyError) else ()))
             explained = error_of(layer, error)
             if explained is error:
                 raise
@@ -783,10 +783,10 @@ def network_of(
     return net
 
 
-def _check_values(node: NetNode | RecNet, values: Mapping[str, Tensor]) -> None:
-    """Raises DataNotFound if the batch lacks data that a layer or a recurrent net needs."""
-    for name in outside_needs(node):
-        if name not in values:
+def _check_values(node: NetNode | RecNet, values: Mapping[str, Tensor], *keys: object) -> None:
+    """Raises DataNotFound if the batch lacks data that a layer or a recurrent net needs, or one of the `keys`."""
+    for name in (*outside_needs(node), *map(str, keys)):
+        if name not in values and name.startswith("data:"):
             key = name.removeprefix("data:")
             hint = f'net.forward({{"{key}": (array, lengths), …}})'
             raise DataNotFound(f"layer {node.path!r}: the batch has no {key!r}", hint=hint) from None

@@ -160,6 +160,13 @@ def _get(sample: Sample, name: str) -> object:
         return sample[name]
     except KeyError:
         raise DimError(f"collate: a sample has no {name!r}", got=", ".join(map(str, sample))) from None
+    except (TypeError, IndexError):
+        raise DtypeError(
+            "collate: a sample is not a dict",
+            got=type(sample).__name__,
+            expected=f"{{{name!r}: …}}",
+            hint="dict(zip(names, sample)) names the parts of a tuple",
+        ) from None
 
 
 def _array(name: str, value: object, entry: BatchEntry) -> np.ndarray:
@@ -216,7 +223,7 @@ def _check(name: str, row: np.ndarray, entry: BatchEntry, which: str) -> None:
         raise DimError(
             f"collate: {name!r} of sequence {which} does not fit",
             got=f"shape {row.shape}",
-            expected=align.show_dims(dims),
+            expected=f"{{{', '.join(_shown(dim) for dim in dims)}}}",
         )
     labels = entry.sparse_dim
     if labels is None or not row.size:
@@ -231,6 +238,11 @@ def _check(name: str, row: np.ndarray, entry: BatchEntry, which: str) -> None:
             got=f"{row[place]}" + (f" at {at}" if at else ""),
             expected=f"0 to {labels.dimension - 1}",
         )
+
+
+def _shown(dim: Dim) -> str:
+    """The dim of a sample: with its size if it is the same for all, without the lengths of the last batch."""
+    return dim.name if dim.dimension is None else f"{dim.name}:{dim.dimension}"
 
 
 def _padded(rows: Sequence[np.ndarray], shapes: np.ndarray) -> np.ndarray:

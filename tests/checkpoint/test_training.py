@@ -194,7 +194,7 @@ def broken():
         (turned, r"(?s)in a different order.*number 0 is 1\.bias.*number 0 is 0\.weight"),
         (other_class, r"(?s)saved from a different class.*SGD.*Adam"),
         (unknown, r"(?s)'optimiser' cannot be set.*optimizer, schedule"),
-        (plain, r"'step' cannot be set"),
+        (plain, r"(?s)'step' cannot be set.*rf.load\(…\).training\['step'\] is its value"),
         (no_value, r"'step' cannot be set"),
         (no_owner, r"'schedule' cannot be set"),
         (broken, r"(?s)'schedule' does not fit.*T_max"),

@@ -201,6 +201,17 @@ def test_outputs_may_stay_and_the_net_may_change_batches():
     assert (first.numpy().shape, second.numpy().size) == (first.raw_tensor.shape, 5 * 9 * 7)
 
 
+def test_a_batch_without_the_target_of_a_choice_that_left_the_steps():
+    unit = {
+        "p": {"class": "softmax", "from": "prev:output", "target": "classes"},
+        "output": {"class": "choice", "from": "p", "target": "classes", "initial_output": 0},
+    }
+    net = network({"output": {"class": "rec", "from": [], "unit": unit, "target": "classes"}}, train_flag=None)
+    batch = net.extern_data.example(batch=2)
+    with pytest.raises(DataNotFound, match="layer 'output': the batch has no 'classes'"):
+        net({"data": batch["data"]})
+
+
 def test_the_template_is_in_the_declared_order_and_has_no_numbers():
     template = network().template("output")
     assert [dim.name for dim in template.dims] == ["batch", "data", "feature"]

@@ -145,6 +145,8 @@ def test_one_label_per_sequence(letter):
 def test_what_does_not_fit_is_named(join, left):
     with pytest.raises(DimError, match="a sample has no 'phones'"):
         join([{"word": "x", "letters": "a", "score": 1}])
+    with pytest.raises(DtypeError, match=r"(?s)a sample is not a dict.*tuple.*dict\(zip\(names, sample\)\)"):
+        join([("x", "a", 1)])
     with pytest.raises(DimError, match=r"collate: 'letters' of sequence cab: Vocab.encode: unknown label"):
         join([{**WORDS[0], "letters": "xyz"}])
     with pytest.raises(
@@ -155,6 +157,9 @@ def test_what_does_not_fit_is_named(join, left):
         join([{**WORDS[0], "letters": [0.0, 1.0]}])
     with pytest.raises(DimError, match="'score' of sequence cab does not fit"):
         join([{**WORDS[0], "score": [1.0]}])
+    join(WORDS)
+    with pytest.raises(DimError, match=r"(?s)shape \(1, 2\).*expected  {left}$"):  # without the lengths of that batch
+        join([{**WORDS[0], "letters": np.zeros([1, 2], int)}])
     with pytest.raises(DtypeError, match="no vocab"):
         rf.collate({"letters": [rf.batch_dim, left]})(WORDS)
     with pytest.raises(DimError, match="same batch dim first"):

@@ -354,12 +354,13 @@ def words_of(labels: Dim, model: Container[str], words: Mapping[str, str], unkno
     lacking = [(i, text) for i, text in enumerate(texts) if text not in model]
     if lacking and (unknown is None or unknown not in model):
         number, text = lacking[0]
+        label = labels.vocab.decode(number)
         tail = f", and {len(lacking) - 1} more" if len(lacking) > 1 else ""
         raise DimError(
             f"{who}: the model does not know a label" if unknown is None else f"{who}: the model has no {unknown!r}",
             got=f"{text!r}, label {number}{tail}",
             expected="labels that are words of the model",
-            hint=f'words={{"{text}": "</s>"}} names its word; unknown="<unk>" stands for all others',
+            hint=f'words={{"{label}": "</s>"}} names its word; unknown="<unk>" stands for all others',
         )
     return [text if text in model else str(unknown) for text in texts]
 

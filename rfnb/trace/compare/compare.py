@@ -460,6 +460,12 @@ def compare(
                     hint="rf.compare(a, b)",
                 )
             return others(a, b if kind is None else kind, **more)
+        if not (isinstance(a, Tensor | float | int) or hasattr(a, "dtype")):
+            raise ParameterError(
+                "compare: these objects cannot be compared",
+                got=f"{type(a).__name__} and {type(b if kind is None else kind).__name__}",
+                expected="two runs, searches, trees or networks; or two tensors, and how they are compared",
+            )
         raise ParameterError(
             "compare: `kind` says how two tensors are compared",
             got=called(kind),

@@ -144,6 +144,9 @@ def test_a_label_that_the_model_lacks_is_an_error_or_unknown(tmp_path):
     with pytest.raises(DimError, match="does not know a label") as caught:
         rf.search.NGram(path, letter)
     assert "'<eos>', label 0, and 1 more" in str(caught.value)
+    with pytest.raises(DimError, match="does not know a label") as caught:
+        rf.search.NGram(path, letter, words={"<eos>": "<none>"})
+    assert 'words={"<eos>": "</s>"}' in caught.value.hint  # the label, not its word
     with pytest.raises(DimError, match="has no '<?>'".replace("?", r"\?")):
         rf.search.NGram(path, letter, unknown="<?>")
     with pytest.raises(DimError, match="no texts"):

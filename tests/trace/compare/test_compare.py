@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
-from rfnb.errors import LoopError
+from rfnb.errors import LoopError, ParameterError
 from rfnb.trace.compare import compare
 from rfnb.trace.compare.compare import Tolerance
 from rfnb.trace.compare.match import match_dims
@@ -687,3 +687,12 @@ def test_a_state_edited_before_the_first_step_differs_at_the_start():
     assert view.data["differences"][0]["text"].startswith("at the start: ")
     without = {key: entry for key, entry in view.data["first"].items() if key != "edited"}
     assert type(view)({**view.data, "first": without}).text == view.text  # views of before have no such entry
+
+
+@pytest.mark.parametrize("objects", [[torch.nn.Linear(2, 3), torch.nn.Linear(2, 3)], [{}, {}]])
+def test_objects_that_are_not_compared_are_named(objects):
+    with pytest.raises(ParameterError, match="these objects cannot be compared") as error:
+        rf.compare(*objects)
+    assert error.value.got == f"{type(objects[0]).__name__} and {type(objects[1]).__name__}"
+    with pytest.raises(ParameterError, match="how two tensors are compared"):
+        rf.compare(torch.zeros(2), torch.zeros(2))
