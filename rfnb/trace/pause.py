@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import contextvars
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,7 +24,7 @@ from rfnb.printable import encodable, error_text, printable_name
 from rfnb.trace.run.file.save import write_run_file
 from rfnb.trace.run.find import Where, test_of, truth
 from rfnb.trace.run.job import file_name, job_folder
-from rfnb.trace.run.options import options
+from rfnb.trace.run.options import in_notebook, options
 from rfnb.trace.run.random_numbers import OwnNumbers
 from rfnb.trace.run.run import OneStep
 from rfnb.trace.run.runs import runs
@@ -190,6 +192,7 @@ class Pause:
         self.hits, self.checked = 0, 0
         self.error: Exception | None = None
         self._missing: str | None = None  # the name that a loop did not have
+        self.was_tested = False  # whether a loop had all that it reads
         self._is_new, self._is_named = True, False  # made in this cell; met by a loop, or named as not met
         self._test: Callable[[RunStep], object] = test_of(where)
 
@@ -208,6 +211,7 @@ class Pause:
         self.checked += not again
         try:
             hit = truth((test or self._test)(at), self.where, at.step, "pause_when")
+            self.was_tested = True
         except (ExpressionNameError, LoopNameError) as error:  # another loop than the one that is meant
             self._missing = error.what
             return False
@@ -264,13 +268,14 @@ class Pauses:
 
     `ask()` makes the next step of any loop pause; `mute()` stops all pauses until the running cell has ended.
 
-    conditions: all of them. asked: why the next step pauses, if it was asked for.
+    conditions: all of them. asked: why the next step pauses, if it was asked for. ran: the names of the loops that ran
+        in this cell, while there were conditions.
     """
 
     def __init__(self) -> None:
         self.conditions: tuple[Pause, ...] = ()  # replaced as a whole: other threads read it
         self.asked: str | None = None
-        self._ran: set[str] = set()  # the names of the loops that ran in this cell, while there were conditions
+        self.ran: set[str] = set()
         self.muted = False
 
     def __iter__(self) -> Iterator[Pause]:
@@ -298,7 +303,7 @@ class Pauses:
     def of(self, loop: str) -> list[Pause]:
         """The conditions for a loop of this name, which runs now, that are still evaluated."""
         if self.conditions:
-            self._ran.add(loop)
+            self.ran.add(loop)
         return [pause for pause in self.conditions if pause.error is None and pause.loop in (None, loop)]
 
     def ask(self, why: str = "asked for in the panel") -> None:
@@ -321,7 +326,7 @@ class Pauses:
         for a later cell. That no loop met a condition is said once.
         """
         self.muted = False
-        ran, self._ran = self._ran, set()
+        ran, self.ran = self.ran, set()
         sentences = [sentence for pause in self.conditions if (sentence := pause.sentence(ran, has_loop))]
         for pause in self.conditions:
             pause.cell_ended()
@@ -329,6 +334,15 @@ class Pauses:
 
 
 pauses = Pauses()
+
+
+@atexit.register
+def end_of_script() -> None:
+    """Names conditions that no loop could test, such as one with a misspelt name; in notebooks, each cell does."""
+    for pause in pauses if not in_notebook() else ():
+        sentence = None if pause.was_tested else pause.sentence(pauses.ran, has_loop=True)
+        if sentence:
+            print(sentence, file=sys.stderr)
 
 
 @waits_for.register
@@ -358,7 +372,8 @@ def pause_when(where: Where, *, loop: str | None = None) -> Pause:
     loop: the name of the loop; None for all. The loop of `rf.progress` is called "training", or as its `name` says.
 
     Returns the condition, whose `remove()` ends it. It is false in loops that lack a name in it. The end of a cell says
-    which conditions were never true, and which no loop met. A condition that raises is shown once, and then ignored.
+    which conditions were never true, and which no loop met; the end of a script, which no loop could test. A condition
+    that raises is shown once, and then ignored.
 
     Raises ExpressionError for an expression that cannot be read or that calls an unknown function, ParameterError for
     other types.

@@ -6,7 +6,7 @@ import pytest
 
 import rfnb as rf
 from rfnb.errors import ExpressionError, LoopError, LoopWarning, ParameterError
-from rfnb.trace.pause import Resume
+from rfnb.trace.pause import Resume, end_of_script
 from tests.trace.holding import no_pauses as no_pauses, user
 
 
@@ -186,6 +186,17 @@ def test_a_condition_is_named_by_the_cell_that_made_it_if_that_has_a_loop():
     run()
     told = rf.pauses.cell_ended(has_loop=True)
     assert "evaluated at 3 steps" in told[0] and "no loop with this name ran, but 'counting'." in told[1]
+
+
+def test_the_end_of_a_script_names_what_no_loop_could_test(capsys):
+    rf.pause_when("after.n > 99")
+    rf.pause_when("after.m > 99")
+    rf.pause_when("n > 1", loop="couting")
+    run()
+    end_of_script()
+    misspelt, loop = capsys.readouterr().err.splitlines()
+    assert misspelt.startswith("pause when after.m > 99 was evaluated at 3 steps, and never true (")
+    assert loop == "pause when n > 1 in 'couting': no loop with this name ran, did you mean 'counting'?"
 
 
 def test_a_pause_that_was_asked_for_waits_for_the_next_loop():
