@@ -142,3 +142,19 @@ def test_wrong_arguments(wrong, error, words):
     _, log_probs, time, axis = frames_of([3], 3)
     with pytest.raises(error, match=words):
         rf.search.ctc_beam(log_probs, **{"spatial_dim": time, "axis": axis, "blank": 0, **wrong})
+
+
+def test_a_scorer_that_does_not_score_blank_is_an_error_that_says_so():
+    time, letter = rf.Dim(2, name="time"), rf.Dim(2, name="letter", vocab=["a", "b"])
+
+    class Even:
+        def initial_state(self, *, batch_dims):
+            return None
+
+        def score(self, label, state):
+            return rf.zeros([letter], feature_dim=letter), state
+
+    log_probs = rf.log_softmax(rf.random_normal([time, letter + 1]), axis=letter + 1)
+    with pytest.raises(rf.errors.DimError, match="does not score the labels") as error:
+        rf.search.ctc_beam(log_probs, spatial_dim=time, axis=letter + 1, blank=2, scorers={"even": Even()})
+    assert error.value.hint == "blank is a label too: it needs a score, which does not count"

@@ -57,6 +57,9 @@ class TensorProtocols:
     def __float__(self: Tensor) -> float:
         return float(self._scalar("float({})").item())
 
+    def __format__(self: Tensor, spec: str) -> str:
+        return format(self._scalar("format({})", "rf.reduce_mean").item(), spec) if spec else str(self)
+
     def __index__(self: Tensor) -> int:
         if not is_int_dtype(self.dtype):
             raise DtypeError(f"{called(self)} as an index", got=self.dtype, expected="an integer")

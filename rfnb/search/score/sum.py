@@ -162,10 +162,12 @@ def _over_labels(axis: Dim, dims: Sequence[Dim], name: str, scores: Tensor) -> T
     if scores.dims_set <= set(dims):
         return expand_dims(scores, [axis])
     if labels is None or labels.dimension != axis.dimension:
+        lacks_one = labels is not None and labels.dimension is not None and labels.dimension + 1 == axis.dimension
         raise DimError(
             f"choice: the scorer {name!r} does not score the labels of {axis.describe()}",
             got=scores.describe_dims(),
             expected="the same labels, in the same order",
+            hint="blank is a label too: it needs a score, which does not count" if lacks_one else None,
         )
     return replace_dim(scores, in_dim=labels, out_dim=axis)[0]
 

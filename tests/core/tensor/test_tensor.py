@@ -78,10 +78,13 @@ def test_the_dtype_is_that_of_the_raw_tensor():
 
 def test_python_habits_are_answered_with_the_way():
     x = rf.ones([Dim(3, name="feat")])
-    for use in (len, iter, lambda v: v[0], bool, float):
+    for use in (len, iter, lambda v: v[0], bool, float, lambda v: f"{v:.3f}"):
         with pytest.raises(rf.errors.DimError, match="feat"):
             use(x)
     assert float(rf.ones([])) == 1.0
+    total = rf.reduce_sum(x, axis=x.dims)
+    assert (f"{total:.3f}", f"{total:>8.1e}", f"{rf.cast(total, 'int64'):03d}") == ("3.000", " 3.0e+00", "003")
+    assert f"{x}" == str(x)
 
 
 def test_reflected_operators_and_numbers():
