@@ -18,7 +18,7 @@ from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.dims.lengths import Size
 from rfnb.core.graph.model_graph import keywords_of
 from rfnb.core.ground.nested import form_of, named_parts
-from rfnb.core.ground.source import user_source
+from rfnb.core.ground.source import user_source, warn
 from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.arguments import not_a_tensor
 from rfnb.core.tensor.op import guarded
@@ -161,9 +161,8 @@ class TorchNet(TorchPart):
         self._set_mode()
         if isinstance(self.out_dims, list):
             dims = _whole(self.out_dims, batch)
-            result = _sized(
-                raw_call(lambda *raws: _check_structure(call(*raws), torch.Tensor, dims), *tensors, out_dims=dims)
-            )
+            whole = raw_call(lambda *raws: _check_structure(call(*raws), torch.Tensor, dims), *tensors, out_dims=dims)
+            result = _sized(whole, tensors)
         else:
             result = _tensors(call(*[x.raw_tensor for x in tensors]), self.out_dims, batch, tensors)
         if self.is_lazy:
@@ -269,14 +268,34 @@ def _in_order(x: Tensor, dims: Sequence[Dim | EllipsisType], rest: list[Dim], pa
     return copy_masked(x, padding)
 
 
-def _sized(x: Tensor) -> Tensor:
-    """The Tensor, whose new dims get their sizes."""
+def _sized(x: Tensor, given: Sequence[Tensor]) -> Tensor:
+    """The Tensor, whose new dims get their sizes. given: the arguments."""
     if type(x) is Tensor:
         for dim, size in zip(x.dims, x.raw_tensor.shape, strict=True):
             old = x.lengths.size(dim)
-            if old is None or old.max != size:
-                x.lengths = bound(x.lengths, dim, Size([], size), "from_torch")
+            if old is not None and old.max == size:
+                continue
+            if old is not None and dim.expr is None and any(dim in source.sig.index for source in given):
+                raise DimError(
+                    f"from_torch: the result has another number of frames than {dim.name}",
+                    got=f"{size} in shape {tuple(x.raw_tensor.shape)}",
+                    expected=old,
+                    hint=f"another dim in `out_dims`, such as {dim.name}.ceildiv_right(2)",
+                )
+            _warn_of_lengths(dim, size, x, given)
+            x.lengths = bound(x.lengths, dim, Size([], size), "from_torch")
     return x
+
+
+def _warn_of_lengths(dim: Dim, size: int, x: Tensor, given: Sequence[Tensor]) -> None:
+    """Warns of a new dim without lengths, in place of one whose lengths differ."""
+    replaced = (d for source in given for d in source.dims if d not in x.sig.index and source.size_of(d).ragged)
+    time = next(replaced, None)
+    if time is not None and dim.expr is None:
+        warn(
+            f"from_torch: all sequences have {size} frames of {dim.name}, though their lengths differ in {time.name}: "
+            f"in `out_dims`, {time.name}.ceildiv_right(2) stands for half of the frames; or a Dim with lengths"
+        )
 
 
 def _check_structure(result: Any, kind: Any, out_dims: Any) -> object:
@@ -326,4 +345,4 @@ def _tensors(result: Any, out_dims: Any, rest: list[Dim], given: list[Tensor]) -
     joined = join(*given)
     new = [dim for dim in dims if dim.is_dynamic() and dim.is_defined() and joined.size(dim) is None]
     lengths = joined.bind({dim: dim.size for dim in new})
-    return _sized(tensor_of(result, align.sig(dims), lengths))
+    return _sized(tensor_of(result, align.sig(dims), lengths), given)

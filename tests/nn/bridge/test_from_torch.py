@@ -13,7 +13,7 @@ from torch.testing import assert_close
 
 import rfnb as rf
 from rfnb import Dim, batch_dim
-from rfnb.errors import DimError, DtypeError, ParameterError
+from rfnb.errors import DimError, DtypeError, LoopWarning, ParameterError
 
 time, feat, hidden = Dim(None, name="time"), Dim(4, name="feat"), Dim(3, name="hidden")
 
@@ -358,3 +358,30 @@ def test_results_with_attributes_and_entries(make):
     assert (result["y"].dims, result["more"][0].dims) == ((batch_dim, hidden), (batch_dim,))
     with pytest.raises(DimError, match="the result has no 'z'"):
         rf.from_torch(Gives(), [..., feat], {"z": [..., hidden]})(x)
+
+
+class EverySecond(torch.nn.Module):
+    """Half of the frames."""
+
+    def forward(self, x):
+        return x[:, ::2]
+
+
+def test_fewer_frames_have_lengths_by_a_formula_or_there_is_a_warning():
+    time, feat, half = rf.Dim(None, name="time"), rf.Dim(3, name="feat"), rf.Dim(None, name="half")
+    x = rf.convert_to_tensor(torch.randn(2, 7, 3), dims=[batch_dim, time, feat], lengths=[7, 4])
+    frames = time.ceildiv_right(2)
+    y = rf.from_torch(EverySecond(), [batch_dim, time, feat], [batch_dim, frames, feat])(x)
+    assert y.size_of(frames).values.tolist() == [4, 2]
+    with pytest.warns(LoopWarning, match="all sequences have 4 frames of half, though their lengths differ in time"):
+        rf.from_torch(EverySecond(), [batch_dim, time, feat], [batch_dim, half, feat])(x)
+    with pytest.raises(DimError, match="another number of frames than time") as error:
+        rf.from_torch(EverySecond(), [batch_dim, time, feat], [batch_dim, time, feat])(x)
+    assert "time.ceildiv_right(2)" in error.value.hint
+
+
+def test_a_new_dim_does_not_warn_where_no_lengths_differ(recwarn):
+    time, feat, half = rf.Dim(None, name="time"), rf.Dim(3, name="feat"), rf.Dim(None, name="half")
+    x = rf.convert_to_tensor(torch.randn(2, 7, 3), dims=[batch_dim, time, feat], lengths=[7, 7])
+    y = rf.from_torch(EverySecond(), [batch_dim, time, feat], [batch_dim, half, feat])(x)
+    assert half.get_dim_value() == 4 and y.dims[1] is half and not recwarn.list
