@@ -42,21 +42,21 @@ def batch_of(lengths: list[int], seed: int = 0) -> Batch:
     generator = np.random.default_rng(seed)
     time, other = rf.Dim(None, name="time"), rf.Dim(None, name="other")
     longer = [n + 1 for n in reversed(lengths)]
-    frames = np.maximum(lengths, 1)
+    frames, most, more = np.maximum(lengths, 1), max(lengths, default=0), max(longer, default=0)
     raws: dict[str, Any] = {
-        "x": ([batch_dim, time, FEAT], generator.normal(size=(len(lengths), max(lengths), 4))),
-        "y": ([batch_dim, time, FEAT], generator.normal(size=(len(lengths), max(lengths), 4))),
-        "z": ([batch_dim, other, FEAT], generator.normal(size=(len(lengths), max(longer), 4))),
+        "x": ([batch_dim, time, FEAT], generator.normal(size=(len(lengths), most, 4))),
+        "y": ([batch_dim, time, FEAT], generator.normal(size=(len(lengths), most, 4))),
+        "z": ([batch_dim, other, FEAT], generator.normal(size=(len(lengths), more, 4))),
         "v": ([batch_dim, FEAT], generator.normal(size=(len(lengths), 4))),
         "h": ([batch_dim, OUT], generator.normal(size=(len(lengths), 3))),
-        "logits": ([batch_dim, time, VOCAB], generator.normal(size=(len(lengths), max(lengths), 5))),
-        "labels": ([batch_dim, time], generator.integers(0, 5, size=(len(lengths), max(lengths)))),
-        "index": ([batch_dim, other], generator.integers(0, frames[:, None], size=(len(lengths), max(longer)))),
+        "logits": ([batch_dim, time, VOCAB], generator.normal(size=(len(lengths), most, 5))),
+        "labels": ([batch_dim, time], generator.integers(0, 5, size=(len(lengths), most))),
+        "index": ([batch_dim, other], generator.integers(0, frames[:, None], size=(len(lengths), more))),
         "at": ([batch_dim], generator.integers(0, frames)),
         **{name: (dims, generator.normal(size=[d.dimension for d in dims])) for name, dims in WEIGHTS.items()},
     }  # fmt: skip
-    rf.convert_to_tensor(np.zeros((len(lengths), max(lengths))), dims=[batch_dim, time], lengths=lengths)
-    rf.convert_to_tensor(np.zeros((len(lengths), max(longer))), dims=[batch_dim, other], lengths=longer)
+    rf.convert_to_tensor(np.zeros((len(lengths), most)), dims=[batch_dim, time], lengths=lengths)
+    rf.convert_to_tensor(np.zeros((len(lengths), more)), dims=[batch_dim, other], lengths=longer)
     sparse = {"labels": VOCAB, "index": time, "at": time}
     tensors = {
         name: rf.convert_to_tensor(

@@ -70,6 +70,14 @@ def test_batched_is_one_by_one(name, lengths):
 
 
 @cases
+def test_an_empty_batch_has_the_dims_of_any_other(name):
+    for empty, other in zip(results(name, batch_of([])), results(name, batch_of([0])), strict=True):
+        assert [dim.name for dim in empty.dims] == [dim.name for dim in other.dims]
+        assert empty.raw_tensor.shape == tuple(empty.size_of(dim).max for dim in empty.dims)
+        assert empty.dtype == other.dtype
+
+
+@cases
 @examples(3)
 @given(lengths=lengths_lists.filter(any))
 def test_the_order_of_dims_does_not_matter(name, lengths):

@@ -14,7 +14,7 @@ import numpy as np
 
 from rfnb.backend.base.math import join
 from rfnb.backend.base.require import axis_of, explain_dtypes
-from rfnb.backend.base.sizes import bound, fitted
+from rfnb.backend.base.sizes import bound, fitted, trimmed
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim, as_dims, check_dims
 from rfnb.core.dims.lengths import Lengths, Size, frame_numbers
@@ -258,7 +258,9 @@ def bind(op: str, plan: SlidePlan, out: align.Sig, lengths: Lengths, spatial: Se
 
 
 def fit(backend: type[Backend], plan: SlidePlan, result: Tensor) -> Tensor:
-    """The result, whose dims without a formula may have a capacity."""
+    """The result, whose dims without a formula may have a capacity. Those of an empty batch have no frames."""
+    if 0 in backend.get_shape_tuple_raw(result._raw):
+        return trimmed(backend, result)
     for i in plan.named:
         result = fitted(backend, result, result.dims[plan.places[i]])
     return result

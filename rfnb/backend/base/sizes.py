@@ -39,7 +39,8 @@ def known_size(lengths: Lengths, dim: Dim) -> Size | None:
 
 def _size_in(x: Tensor, size: Size) -> Size:
     size = within(size, x.dims)
-    return Size((), size.max, made=size.made) if size.dims and not size.ragged else size
+    one_for_all = size.dims and not size.ragged and size.values.size  # not without sequences
+    return Size((), size.max, made=size.made) if one_for_all else size
 
 
 def ragged(x: Tensor, dim: Dim) -> bool:

@@ -168,9 +168,10 @@ class TorchSignal:
         """[batch, samples] → [batch, count, fft_length // 2 + 1], with zeros after the samples where needed."""
         if raw.dtype not in (torch.float32, torch.float64):
             raw = raw.float()
-        lacking = (max(count, 1) - 1) * step + fft_length - raw.shape[-1]
-        raw = functional.pad(raw, (0, lacking)) if lacking > 0 else raw
+        lacking, sequences = (max(count, 1) - 1) * step + fft_length - raw.shape[-1], len(raw)
+        raw = functional.pad(raw, (0, max(lacking, 0), 0, not sequences)) if lacking > 0 or not sequences else raw
         hann = torch.hann_window(window, dtype=raw.dtype, device=raw.device)
         hann = functional.pad(hann, (left, fft_length - window - left))
         spectrum = torch.stft(raw, fft_length, step, window=hann, center=False, return_complex=True)
-        return spectrum.mT.narrow(1, 0, count)
+        spectrum = spectrum.mT.narrow(1, 0, count)
+        return spectrum if sequences else spectrum.narrow(0, 0, 0)  # torch has no spectrum of an empty batch
