@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import given, strategies as st
 import rfnb as rf
 from rfnb import batch_dim
 from rfnb.core.ground.backends import backend_of_raw
-from rfnb.errors import DimError
+from rfnb.errors import DimError, ParameterError
 
 vocab, time = rf.Dim(4, name="vocab"), rf.Dim(3, name="steps")
 LOGITS = torch.randn(2, 3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
@@ -34,6 +35,38 @@ def test_cross_entropy_in_any_order_of_dims(kind, order, turned):
     for wanted in (target, rf.cast(dense, "float64")):
         loss = rf.cross_entropy(estimated=estimated, target=wanted, axis=vocab, estimated_type=kind)
         assert torch.allclose(loss.copy_transpose([batch_dim, time]).raw_tensor, expected)
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_scores_in_place_of_probabilities_are_refused(dense):
+    frames = rf.Dim(None, name="frames")
+    target = rf.convert_to_tensor([[0, 1], [2]], dims=[batch_dim, frames], sparse_dim=vocab)
+    raw = torch.full((2, 2, 4), 0.25)
+    raw[1, 1] = -7.0  # padding
+    given = {"target": rf.one_hot(target) if dense else target, "axis": vocab}
+
+    def loss(raw):
+        estimated = rf.convert_to_tensor(raw, dims=[batch_dim, frames, vocab])
+        return rf.cross_entropy(estimated=estimated, estimated_type="probs", **given).raw_tensor[0].tolist()
+
+    assert loss(raw) == pytest.approx([math.log(4.0)] * 2)
+    raw[0] = 1.0 + 1e-6  # by rounding
+    assert loss(raw) == pytest.approx([0.0] * 2, abs=1e-5)
+    raw[0, 1, 1] = -1.5
+    with pytest.raises(ParameterError, match=r"not probabilities\n.* -1.5 at batch 0, frames 1") as failure:
+        loss(raw)
+    assert "logits" in failure.value.hint
+    raw[0, 1, 1] = math.nan
+    assert math.isnan(loss(raw)[1])
+
+
+def test_scores_in_place_of_log_probabilities_are_warned_of_once():
+    target = rf.convert_to_tensor(LABELS, dims=[batch_dim, time], sparse_dim=vocab)
+    estimated = rf.convert_to_tensor(LOGITS, dims=[batch_dim, time, vocab])
+    with pytest.warns(UserWarning, match=r"not log probabilities\n.* at batch ") as warned:
+        for _ in range(2):
+            rf.cross_entropy(estimated=estimated, target=target, axis=vocab, estimated_type="log-probs")
+    assert len(warned) == 1 and warned[0].filename == __file__
 
 
 @pytest.mark.parametrize("lacking", ["estimated", "target"])

@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
-from rfnb.errors import DimError, DtypeError
+from rfnb.errors import DimError, DtypeError, ParameterError
 from tests.examples import examples
 
 VOCAB = rf.Dim(3, name="vocab")
@@ -99,6 +99,16 @@ def test_scores_need_not_be_normalized():
     higher = rf.ctc_loss(**{**x.given, "logits": x.logits + 100.0}, logits_normalized=True)
     lower = rf.ctc_loss(**x.given, logits_normalized=True)
     assert (lower - higher).raw_tensor.tolist() == pytest.approx([400.0, 300.0])
+
+
+@pytest.mark.parametrize("peak", [0.0, 50.0])
+def test_probabilities_in_place_of_their_logarithms_are_refused(peak):
+    x = Inputs([(4, [0, 1]), (3, [1]), (0, [])], 2)
+    probs = rf.softmax(x.logits + peak * rf.one_hot(rf.convert_to_tensor(1, sparse_dim=VOCAB)), axis=VOCAB)
+    rf.ctc_loss(**{**x.given, "logits": probs})  # as scores
+    with pytest.raises(ParameterError, match="log probabilities") as failure:
+        rf.ctc_loss(**{**x.given, "logits": probs}, logits_normalized=True)
+    assert "safe_log" in failure.value.hint
 
 
 @kinds

@@ -22,7 +22,7 @@ from rfnb.core.dims.align import Sig
 from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim, as_dims
 from rfnb.core.dims.lengths import Lengths, Size
-from rfnb.core.ground.source import PerPlace, user_source
+from rfnb.core.ground.source import PerPlace, Source, user_source
 from rfnb.core.ground.text import number_of
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
@@ -277,12 +277,13 @@ def check_range(
         ) from None
 
 
-def _first(indices: Tensor, values: np.ndarray, bad: np.ndarray) -> tuple[int, str]:
+def _first(x: Tensor, values: np.ndarray, bad: np.ndarray) -> tuple[Any, str]:
     """The first of the `bad` values, and where it stands, with the number of the others."""
     place = tuple(bad[0].tolist())
-    at = ", ".join(f"{dim.name} {i}" for dim, i in zip(indices.dims, place, strict=True))
+    at = ", ".join(f"{dim.name} {i}" for dim, i in zip(x.dims, place, strict=True))
     more = f", and {len(bad) - 1} more" if len(bad) > 1 else ""
-    return values[place], f"{values[place]}" + (f" at {at}" if at else "") + more
+    value = values[place]
+    return value, (f"{value:.4g}" if value.dtype.kind == "f" else f"{value}") + (f" at {at}" if at else "") + more
 
 
 def warn_of_padding(backend: type[Backend], indices: Tensor, axis: Dim, lengths: Lengths) -> None:
@@ -303,9 +304,8 @@ def warn_of_padding(backend: type[Backend], indices: Tensor, axis: Dim, lengths:
     version = backend.counted_version_raw(raw)
     lengths.keep(key, (ends, None if version is None else raw, version))
     beyond = values >= ends
-    line = user_source() if np.count_nonzero(beyond) else None
-    if line is not None and not _warned[line]:
-        _warned[line].append("gather")
+    line = line_to_warn("gather") if np.count_nonzero(beyond) else None
+    if line is not None:
         bad = np.argwhere(beyond)
         error = DimError(
             f"gather: an index is after the end of its sequence of {axis.name}, and gives padding",
@@ -314,6 +314,28 @@ def warn_of_padding(backend: type[Backend], indices: Tensor, axis: Dim, lengths:
             hint="clip_to_valid=True gives the last frame; a mask leaves such results out",
         )
         warnings.warn_explicit(str(error), UserWarning, line.file, line.line)
+
+
+def line_to_warn(kind: str) -> Source | None:
+    """The user's line if this is the first warning of this kind about it; None if not, or if it is not known."""
+    line = user_source()
+    if line is None or kind in _warned[line]:
+        return None
+    _warned[line].append(kind)
+    return line
+
+
+def first_outside(backend: type[Backend], x: Tensor, low: float, high: float) -> str | None:
+    """The first entry in valid frames that is below `low` or above `high`, and its place; None if all are inside.
+
+    It is also None if the numbers are not known: on a device, in a traced step.
+    """
+    values = backend.known_numbers_raw(x._raw)
+    if values is None or not values.size or (low <= values.min() and values.max() <= high):
+        return None
+    outside, padding = (values < low) | (values > high), backend.padding_for(x, x.dims)
+    bad = np.argwhere(outside if padding is None else outside & ~backend.to_numpy_raw(padding))
+    return _first(x, values, bad)[1] if len(bad) else None
 
 
 def _ends(backend: type[Backend], indices: Tensor, size: Size | None) -> np.ndarray:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 
-from rfnb.backend.base.index import check_range
+from rfnb.backend.base.index import check_range, first_outside, line_to_warn
 from rfnb.backend.base.require import axis_of, require_ints
 from rfnb.core.advice.similar_dims import nearest
 from rfnb.core.advice.torch_equivalents import called, likely_features
@@ -16,18 +18,15 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths
 from rfnb.core.tensor.arguments import OneOf
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
-from rfnb.errors import DimError
+from rfnb.errors import DimError, ParameterError
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
 
 
-LOG_PROBS: dict[str, Callable[[Any, Tensor, Dim], Tensor]] = {
-    "logits": lambda backend, x, axis: backend.log_softmax(x, axis=axis),
-    "log-probs": lambda backend, x, axis: x,
-    "probs": lambda backend, x, axis: backend.safe_log(x),
-}
-EstimatedType = Annotated[str, OneOf(*LOG_PROBS)]
+EstimatedType = Annotated[str, OneOf("logits", "log-probs", "probs")]
+ROUNDING = 0.02
+"""By how much rounding may move a probability beyond 0 or 1, or its logarithm above 0."""
 
 
 class LossOps:
@@ -51,6 +50,9 @@ class LossOps:
         Args:
             target: labels, or probabilities.
             estimated_type: "logits", "log-probs" or "probs".
+
+        Raises ParameterError for "probs" that are below 0 or above 1, and warns of "log-probs" above 0, outside of
+        loops and on the CPU. For labels, only their own entries are looked at.
         """
         plan = (
             estimated.sig.plans.get(("cross_entropy", axis, target.sig.serial)) if estimated_type == "logits" else None
@@ -58,24 +60,52 @@ class LossOps:
         if plan is not None:
             return _sparse(cls, estimated, target, plan)
         axis_of("cross_entropy", estimated, axis, "estimated")
-        log_probs = LOG_PROBS[estimated_type]
         _check_frames(estimated, target, axis)
-        if axis in target.sig.index and target.sparse_dim is None:
-            return _dense(cls, target, log_probs(cls, estimated, axis), axis)
-        if target.sparse_dim is not axis:
+        dense = axis in target.sig.index and target.sparse_dim is None
+        if not dense and target.sparse_dim is not axis:
             raise _other_labels(estimated, target, axis)
         batch = [dim for dim in estimated.dims if dim is not axis]
-        if estimated_type == "logits" and axis.dimension is not None and set(batch) == set(target.dims):
-            plan = align.move(estimated.dims, [*batch, axis]), align.move(target.dims, batch), align.sig(batch)
-            estimated.sig.keep(("cross_entropy", axis, target.sig.serial), plan)
-            return _sparse(cls, estimated, target, plan)
-        picked = cls.gather(log_probs(cls, estimated, axis), indices=target, axis=axis)
+        scores = estimated
+        if estimated_type == "logits":
+            if not dense and axis.dimension is not None and set(batch) == set(target.dims):
+                plan = align.move(estimated.dims, [*batch, axis]), align.move(target.dims, batch), align.sig(batch)
+                estimated.sig.keep(("cross_entropy", axis, target.sig.serial), plan)
+                return _sparse(cls, estimated, target, plan)
+            scores = cls.log_softmax(estimated, axis=axis)
+        if dense:
+            return _dense(cls, target, _log_probs(cls, scores, estimated_type), axis)
+        picked = _log_probs(cls, cls.gather(scores, indices=target, axis=axis), estimated_type)
         return picked.like(cls.activation_raw(picked._raw, "neg"), align.sig(picked.dims))
 
     @classmethod
     def softmax_cross_entropy_with_logits(cls: type[Backend], *, logits: Tensor, targets: Tensor, axis: Dim) -> Tensor:
         """Cross entropy of softmax(logits). {…, axis}, {…} sparse or {…, axis} → {…}"""
         return cls.cross_entropy(estimated=logits, target=targets, axis=axis, estimated_type="logits")
+
+
+def _log_probs(backend: type[Backend], x: Tensor, kind: str) -> Tensor:
+    """The log probabilities of entries of this kind, or of log probabilities made of logits."""
+    if kind == "probs":
+        got = first_outside(backend, x, -ROUNDING, 1 + ROUNDING)
+        if got is not None:
+            raise ParameterError(
+                "cross_entropy: `estimated` are not probabilities",
+                got=got,
+                expected="0 to 1",
+                hint='estimated_type="logits" for scores, "log-probs" for log probabilities',
+            )
+        return backend.safe_log(x)
+    if kind == "log-probs" and (got := first_outside(backend, x, -math.inf, ROUNDING)) is not None:
+        line = line_to_warn("cross_entropy")
+        if line is not None:  # a warning, since a model may use other scores on purpose
+            error = ParameterError(
+                "cross_entropy: `estimated` are not log probabilities",
+                got=got,
+                expected="at most 0",
+                hint='estimated_type="probs" for probabilities, "logits" for scores',
+            )
+            warnings.warn_explicit(str(error), UserWarning, line.file, line.line)
+    return x
 
 
 def _check_frames(estimated: Tensor, target: Tensor, axis: Dim) -> None:
@@ -182,10 +212,12 @@ class CtcOps:
         [5, 1]
 
         Args:
-            logits_normalized: whether `logits` are log probabilities already.
+            logits_normalized: whether `logits` are log probabilities already, or other scores to be used as they are.
             max_approx: use only the best alignment instead of the sum over all.
             label_loop: if False, each label takes exactly one frame, and equal labels need no blank between them.
             use_native_op: accepted for compatibility and ignored.
+
+        Raises ParameterError for probabilities with `logits_normalized`, outside of loops and on the CPU.
         """
         problem = ctc_problem(cls, "ctc_loss", logits, targets, input_spatial_dim, targets_spatial_dim, blank_index)
         raw = cls.ctc_loss_raw(*problem.raws, blank_index, max_approx, label_loop)
@@ -194,9 +226,28 @@ class CtcOps:
             return loss
         # in each frame, log_softmax(logits) differs from the logits by this number
         sums = cls.reduce(problem.log_probs, mode="logsumexp", axis=problem.classes)
+        _check_scores(cls, problem.log_probs, sums, problem.classes)
         total = cls.reduce(sums, mode="sum", axis=input_spatial_dim)
         normalized = cls.combine(loss, "sub", total)
         return cls.where(cls.activation(loss, "is_infinite"), loss, normalized)
+
+
+def _check_scores(backend: type[Backend], scores: Tensor, sums: Tensor, classes: Dim) -> None:
+    """Raises ParameterError for probabilities in place of their logarithms, if the numbers are known.
+
+    sums: the logarithm of the sum of exp(scores) in each frame. Only for few other scores is it near log(classes) too.
+    """
+    values, equal = backend.known_numbers_raw(sums._raw), math.log(classes.size.max)
+    if values is None or not values.size or not ((equal - ROUNDING < values) & (values < equal + 1 + ROUNDING)).all():
+        return
+    total = backend.reduce(scores, mode="sum", axis=classes)
+    ranges = (total, 1 - ROUNDING, 1 + ROUNDING), (scores, -ROUNDING, 1 + ROUNDING)
+    if all(first_outside(backend, *entry) is None for entry in ranges):
+        raise ParameterError(
+            "ctc_loss: with `logits_normalized`, `logits` are log probabilities",
+            got="probabilities: in each frame, their sum is 1",
+            hint="logits=rf.safe_log(…)",
+        )
 
 
 def ctc_problem(

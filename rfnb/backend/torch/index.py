@@ -37,8 +37,10 @@ class TorchIndex:
 
     @staticmethod
     def known_numbers_raw(raw: torch.Tensor) -> np.ndarray | None:
-        """The integers, without a copy, if they are known."""
-        return raw.numpy() if is_known(raw) else None
+        """The numbers, without a copy if numpy has their dtype; None if they are not known."""
+        if not is_known(raw):
+            return None
+        return (raw.detach().float() if raw.dtype is torch.bfloat16 else raw.detach()).numpy()
 
     @staticmethod
     def gather_raw(raw: torch.Tensor, index: torch.Tensor, axis: int, own: int, expand: bool = True) -> torch.Tensor:
