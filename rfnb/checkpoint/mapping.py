@@ -12,6 +12,7 @@ from rfnb.core.ground.source import public_function
 from rfnb.core.ground.text import did_you_mean, nearest
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.errors import CheckpointError
+from rfnb.nn.bridge.mirror import take_over
 from rfnb.nn.module.module import Module
 
 Rename = Mapping[str, str | None] | Callable[[str], str | None]
@@ -195,6 +196,7 @@ def targets(module: Module) -> list[Target]:
             got=f"{type(module).__module__}.{type(module).__qualname__}",
             hint=_instead(module, public_function()),
         )
+    take_over(module)
     owned: dict[int, tuple[dict[str, Owners], Parameter]] = {}
     for name, parameter in module.named_parameters():
         owned[id(parameter)] = {name: (("", module),)}, parameter

@@ -41,9 +41,14 @@ class MirrorRef:
         return None if self._ref is None else self._ref()
 
     def calling(self, module: Module) -> TorchModule | None:
-        """The torch module that should call `module`, so that its hooks run; None outside of a torch module's call."""
-        caller = running.get()
-        return None if caller is None or caller.rf_module is module else self.get()
+        """The torch module that should call `module`, so that its hooks run; None outside of a torch module's call.
+
+        There, `module` takes over what torch replaced. Raises ParameterError for a parameter that torch computes.
+        """
+        caller, mirror = running.get(), self.get()
+        if caller is None and mirror is not None:
+            mirror.take_over()
+        return None if caller is None or caller.rf_module is module else mirror
 
     def __reduce__(self) -> tuple[object, ...]:
         return MirrorRef, ()
@@ -52,6 +57,13 @@ class MirrorRef:
 def mirror_of(module: Module) -> TorchModule | None:
     """The torch module that mirrors `module`; None if there is none."""
     return None if module._mirror_ref is None else module._mirror_ref.get()
+
+
+def take_over(module: Module) -> None:
+    """Gives all modules in `module` the parameters that torch replaced; see `Mirror.take_over`."""
+    for part in module.modules():
+        if (mirror := mirror_of(part)) is not None:
+            mirror.take_over()
 
 
 def wrapped_module(module: Module) -> torch.nn.Module | None:
@@ -125,6 +137,25 @@ class Mirror(torch.nn.Module):
                 if name in table:
                     parameter._raw = part._seen[name] = table[name]
 
+    def take_over(self) -> None:
+        """Takes over the module's own parameters that torch replaced.
+
+        Raises ParameterError for one that torch computes in calls of this torch module, from others that it trains.
+        """
+        for name, raw in self._seen.items():
+            new = self._parameters.get(name, self._buffers.get(name))
+            if new is None:
+                raise ParameterError(
+                    f"{self._get_name()}: torch computes its {name}, but only for calls of the torch module",
+                    got=", ".join(path for path, _ in (*self.named_parameters(), *self.named_buffers())),
+                    expected=f"the parameter {name!r}",
+                    hint="net(…), net.parameters() and net.state_dict() of net = rf.to_torch(model); it is a parameter "
+                    "again after torch.nn.utils.parametrize.remove_parametrizations or torch.nn.utils.prune.remove",
+                )
+            if new is not raw and type(new) is torch.nn.Parameter:
+                self.pull()
+                return
+
     def _apply(self, fn: object, recurse: bool = True) -> Mirror:
         super()._apply(fn, recurse)
         self.pull()
@@ -193,6 +224,7 @@ def torch_parameters(module: Module) -> list[torch.nn.Parameter]:
         optimizer.step()
     """
     check_module(module, "torch_parameters")
+    take_over(module)
     return [parameter.raw_tensor for parameter in module.parameters() if parameter.trainable]
 
 
@@ -211,6 +243,7 @@ def param_groups(module: Module, *, weight_decay: float) -> list[dict[str, objec
     [(0.01, 1), (0.0, 3)]
     """
     check_module(module, "param_groups")
+    take_over(module)
     groups: dict[float, list[torch.nn.Parameter]] = {}
     ids: set[int] = set()
     for owner in module.modules():

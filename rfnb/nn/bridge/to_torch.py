@@ -356,7 +356,8 @@ def to_torch(
 
     Its parameters are the same objects. Its submodules, and the names in its `state_dict`, follow the attributes of
     `module`; auxiliary parameters are buffers. `.train()` and `.eval()`, of the whole or of a submodule, set the train
-    flag of the call, and hooks of all submodules run. `.rf_module` is `module`.
+    flag of the call, and hooks of all submodules run. `.rf_module` is `module`. While torch computes a parameter, as by
+    `torch.nn.utils.parametrizations`, only the torch module can be called.
 
     >>> batch, time = rf.batch_dim, rf.Dim(None, name="time")
     >>> feat, hidden = rf.Dim(3, name="feat"), rf.Dim(2, name="hidden")

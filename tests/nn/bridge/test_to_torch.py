@@ -7,10 +7,12 @@ import gc
 import io
 import pickle
 from collections import namedtuple
+from functools import partial
 
 import pytest
 import torch
 import torch.nn.utils.prune
+from torch.nn import utils
 from torch.testing import assert_close
 
 import rfnb as rf
@@ -361,16 +363,16 @@ def test_nobody_keeps_what_nobody_needs():
 
 
 @pytest.mark.parametrize(
-    ("change", "names"),
+    ("change", "names", "undo"),
     [
-        (lambda part: torch.nn.utils.parametrizations.weight_norm(part, "weight"), {"original0", "original1"}),
-        (lambda part: torch.nn.utils.prune.l1_unstructured(part, "weight", amount=0.5), {"weight_orig"}),
+        (utils.parametrizations.weight_norm, {"original0", "original1"}, utils.parametrize.remove_parametrizations),
+        (partial(utils.prune.l1_unstructured, amount=0.5), {"weight_orig"}, utils.prune.remove),
     ],
     ids=["weight_norm", "prune"],
 )
-def test_what_torch_puts_in_the_place_of_a_weight_is_used(change, names):
+def test_what_torch_puts_in_the_place_of_a_weight_is_used(change, names, undo, tmp_path):
     net = bridged().eval()
-    change(net.inner)
+    change(net.inner, "weight")
     layer = torch.nn.functional.linear
     expected = layer(X, net.inner.weight.T, net.inner.bias)
     seen = []
@@ -379,6 +381,14 @@ def test_what_torch_puts_in_the_place_of_a_weight_is_used(change, names):
     assert_close(seen[0], expected)
     trained = {name.rpartition(".")[2]: raw.grad for name, raw in net.inner.named_parameters()}
     assert names <= set(trained) and all(grad is not None for grad in trained.values())
+    module = net.rf_module
+    x = rf.convert_to_tensor(X, dims=[batch_dim, time, feat])
+    for use, *args in [(module.inner, x), (rf.save, module, tmp_path / "x.safetensors"), (rf.torch_parameters, module)]:
+        with pytest.raises(ParameterError, match="Linear: torch computes its weight"):
+            use(*args)
+    undo(net.inner, "weight")
+    assert_close(module.inner(x).raw_tensor, seen[0])
+    assert rf.torch_parameters(module)
 
 
 @pytest.mark.parametrize("other", [torch.nn.Linear(4, 3), None])
