@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import sys
 import weakref
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -156,7 +157,7 @@ class AttentionMode(TorchDispatchMode):
         self._calls = 0  # of outermost modules
         self._steps = StepFinder()
         self._marks: dict[int, _TensorMark] = {}  # by storage
-        self._seen: dict[str, bool] = {}  # by path of a module for attention: whether its weights were seen
+        self._unseen: Counter[str] = Counter()  # softmaxes that were not seen to weight values, by path of a module
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -192,7 +193,7 @@ class AttentionMode(TorchDispatchMode):
         finally:
             for handle in handles:
                 handle.remove()
-            unseen += [path for path, seen in self._seen.items() if not seen]
+            unseen += [path for path, count in self._unseen.items() if count > 0]
 
     def _enter_module(self, module: torch.nn.Module, args: object) -> None:
         if self._inside or self._model is None or id(module) in self._own:
@@ -210,11 +211,11 @@ class AttentionMode(TorchDispatchMode):
     # -- kinds of calls
 
     def _look(self, name: str, func: object, args: Any, kwargs: Any, result: Any) -> None:
+        if (name in SOFTMAX or name == "logsumexp") and self._inside and _is_attention(self._inside[-1][0]):
+            self._unseen[self._inside[-1][1]] += 1
         if name in SOFTMAX:
             axis = args[1] if len(args) > 1 else kwargs["dim"]
             self._mark(result, result.dim() and axis % result.dim(), None)
-            if self._inside and _is_attention(self._inside[-1][0]):
-                self._seen.setdefault(self._inside[-1][1], False)
         elif "scaled_dot_product" in name and "backward" not in name:
             self._kernel(_named(func, args, kwargs), _of_dot_product)
         elif name == "_native_multi_head_attention":
@@ -322,7 +323,9 @@ class AttentionMode(TorchDispatchMode):
         if heads > 1 and len(shape) == 3 and shape[0] % heads == 0:  # both in one axis
             shape = (shape[0] // heads, heads, *shape[1:])
         give = _kept(weights)
-        self._tell(shape, lambda: give()[0].reshape(shape), weights.nbytes, sequences_of(values, shape))
+        path = self._tell(shape, lambda: give()[0].reshape(shape), weights.nbytes, sequences_of(values, shape))
+        if path is not None:
+            self._unseen[path] -= 1
 
     def _kernel(self, given: dict[str, Any], how: Callable[..., Any], behind: str = "") -> None:
         """Attention in a kernel. Queries and keys are kept instead of weights, unless the weights are smaller."""
@@ -352,15 +355,17 @@ class AttentionMode(TorchDispatchMode):
         count: int,
         values: torch.Tensor | None,
         behind: str = "",
-    ) -> None:
+    ) -> str | None:
+        """Passes weights on. Returns the path of their module; None if they are rfnb's own, or of blocks."""
         is_own, place = _caller()
-        if not is_own and len(shape) in (2, 3, 4):
-            path = (self._inside[-1][1] if self._inside else "") + behind
-            self._seen[path] = True
-            step = None
-            if values is not None and values.dim() > 2 and shape[-1] > 0:
-                step = self._steps.next((path, place), self._calls, shape[-2], values)
-            self._see(RawAttention(path.lstrip("."), place, shape, make, count, step))
+        if is_own or len(shape) not in (2, 3, 4):
+            return None
+        path = (self._inside[-1][1] if self._inside else "") + behind
+        step = None
+        if values is not None and values.dim() > 2 and shape[-1] > 0:
+            step = self._steps.next((path, place), self._calls, shape[-2], values)
+        self._see(RawAttention(path.lstrip("."), place, shape, make, count, step))
+        return path
 
 
 KEPT = frozenset("query key attn_mask attn_bias mask src qkv_weight qkv_bias norm_weight_1 norm_bias_1".split())

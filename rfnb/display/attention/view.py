@@ -554,10 +554,8 @@ def page_of_captured(seen: Captured | Seen, **choice: Any) -> page.Page | Attent
     if isinstance(seen, Seen):
         return describe(seen, **choice)
     notes = page.Notes()
-    attention = notes.attempt("picture", lambda: bounded_in(describe(seen, **choice)), None) if len(seen) else None
-    notes.add(seen.why_nothing())
-    if seen.left_out and len(seen):
-        notes.add(f"left out: {', '.join(dict.fromkeys(seen.left_out))}")
+    attention = notes.attempt("picture", lambda: bounded_in(describe(seen[:], **choice)), None) if len(seen) else None
+    notes.add(seen.why_nothing() or seen.left_out_text())
     table = page.Table(["name", "dims", "place", "held"], list(map(_captured_cells, seen)))
     blocks: list[page.Block] = [
         page.Line(

@@ -469,6 +469,7 @@ def _of_one_kind(captured: Captured, notes: Notes) -> list[Seen]:
     if names:
         tail = f" and {len(names) - 3} more" if len(names) > 3 else ""
         notes.add(f"of other dims or sizes: {', '.join(names[:3])}{tail}; rf.show_attention(seen[{names[0]!r}])")
+    notes.add(captured.left_out_text())
     return largest
 
 

@@ -420,6 +420,10 @@ class Captured(Shown):
             expected=", ".join(names[:12]) + (" …" if len(names) > 12 else "") or self.why_nothing(),
         )
 
+    def left_out_text(self) -> str | None:
+        """What was left out, if anything was."""
+        return f"left out: {', '.join(dict.fromkeys(self.left_out))}" if self.left_out else None
+
     def why_nothing(self) -> str | None:
         """A likely reason why nothing was found; None if something was."""
         if self._items:

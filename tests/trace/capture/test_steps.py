@@ -290,6 +290,30 @@ def test_attention_of_another_form_is_named():
     assert "all of it was left out: attention: its softmax" in repr(seen) and "bytes" not in repr(seen)
 
 
+class LocalAndGlobalAttention(torch.nn.Module):
+    """Weights of blocks, made by `logsumexp` or `softmax`, and usual ones."""
+
+    def __init__(self, softmax):
+        super().__init__()
+        self.softmax = softmax
+
+    def forward(self, x):
+        blocks = x.unfold(1, 2, 2)
+        local = blocks.softmax(-1) if self.softmax else (blocks - blocks.logsumexp(-1, keepdim=True)).exp()
+        return local.amax(-1).sum(1, keepdim=True) + (x @ x.mT).softmax(-1) @ x
+
+
+@pytest.mark.parametrize("softmax", [False, True])
+def test_a_part_of_the_attention_of_a_module_is_named(softmax):
+    model = torch.nn.Sequential(LocalAndGlobalAttention(softmax))
+    with rf.capture(model) as seen:
+        for _ in range(2):
+            model(torch.randn(2, 4, 8))
+    assert seen.names() == ["0", "0#2"] and seen.left_out == ["0: its softmax was not seen to weight values"]
+    assert "left out: 0: its softmax" in repr(rf.show_attention(seen))
+    assert repr(seen).count("left out") == 1
+
+
 def test_the_same_batch_twice_is_two_calls():
     torch.manual_seed(0)
     layer, x = CachedLayer(), torch.randn(2, 4, 8)
