@@ -205,9 +205,13 @@ def positional_error(name: str, fn: Callable[..., object], given: Sequence[objec
 def unknown_argument(name: str, fn: Callable[..., object], others: Mapping[str, object]) -> TypeError:
     """The error for an argument that a function does not take, in the words of Python 3.13."""
     known, other = [key for key in inspect.signature(fn).parameters if key != "self"], next(iter(others))
-    near = nearest_names(other, known)
+    near = ["axis"] if other in ("dim", "dims") and "axis" in known else nearest_names(other, known)
     way_out = f"Did you mean {near[0]!r}?" if near else f"It takes {', '.join(known) or 'none'}"
-    return TypeError(f"{name}() got an unexpected keyword argument {other!r}. {way_out}")
+    return TypeError(f"{name}() got an unexpected keyword argument {other!r}. {_NOT_NEEDED.get(other, way_out)}")
+
+
+_NOT_NEEDED = dict.fromkeys(("keepdim", "keepdims", "keep_dims"), "It is not needed: ops find axes by their dims")
+"""Arguments of other libraries, and why to leave them out."""
 
 
 def _from_a_kernel(failure: Exception, arguments: Arguments) -> bool:
