@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -11,12 +12,15 @@ from typing import Any
 import torch
 from torch.nn.parameter import is_lazy
 
+from rfnb.backend.base.index import first_outside
 from rfnb.backend.base.math import join
 from rfnb.backend.base.sizes import bound
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.dims.lengths import Size
 from rfnb.core.graph.model_graph import keywords_of
+from rfnb.core.ground.backends import backend_of_raw
+from rfnb.core.ground.defaults import is_int_dtype
 from rfnb.core.ground.nested import form_of, named_parts
 from rfnb.core.ground.source import user_source, warn
 from rfnb.core.run_ctx import get_run_ctx
@@ -62,7 +66,8 @@ def from_torch(
         out_dims: the dims of the results, in their structure: a list of dims, or a tuple, list or dict of such lists; a
             dict also for results with attributes, such as dataclasses. A Dim instead of a list means that the result is
             the lengths of that dim. `...` stands for the dims that it stood for in the first argument.
-        padding: the value of padding in the arguments; None: padding is left as it is.
+        padding: the value of padding in arguments of floats; None: it is left as it is. In labels it always is, since
+            some modules need -100 there, and others a label: `labels.copy_masked(0)`.
         lengths: the name of the argument for the lengths of the sequences, [batch].
         padding_mask: the name of the argument for the mask of padding, [batch, time].
         frame_mask: the name of the argument for the mask of valid frames, [batch, time]. Of several arguments with
@@ -156,7 +161,13 @@ class TorchNet(TorchPart):
         def call(*raws: object) -> Any:
             by_name = {name: raw for name, raw in zip(names, raws, strict=True) if isinstance(name, str)}
             by_position = [raw for name, raw in zip(names, raws, strict=True) if name not in by_name]
-            return self.nn_module(*by_position, **by_name, **kwargs)
+            try:
+                return self.nn_module(*by_position, **by_name, **kwargs)
+            except IndexError as failure:
+                error = next(filter(None, map(self._label_error, names, tensors)), None)
+                if error is None:
+                    raise
+                raise error from failure
 
         self._set_mode()
         if isinstance(self.out_dims, list):
@@ -168,6 +179,27 @@ class TorchNet(TorchPart):
         if self.is_lazy:
             self._pull()
         return result
+
+    def _label_error(self, name: object, x: Tensor) -> DimError | None:
+        """The error for labels that the torch module could not look up; None if there is nothing odd about them."""
+        if type(x) is not Tensor or not is_int_dtype(x.dtype):
+            return None
+        backend = backend_of_raw(x._raw)
+        place, hint = "in frames", "rf.where(labels >= 0, labels, 0), or `lengths` without these frames"
+        got = first_outside(backend, x, 0, math.inf)
+        if got is None:
+            place, hint = "in the padding", "labels.copy_masked(0)"
+            raws = x._raw, backend.fill_padding(x, 0)
+            values, frames = (backend.known_numbers_raw(raw) for raw in raws)
+            if values is None or frames is None or (frames.min() <= values.min() and values.max() <= frames.max()):
+                return None
+            got = f"{values.min()} to {values.max()}, and without padding up to {frames.max()}"
+        return DimError(
+            f"{self.kind}: labels {place} of argument {name!r} may be outside of its range",
+            got=got,
+            expected="labels from 0 on, in padding as well: a torch module does not know the lengths",
+            hint=hint,
+        )
 
     def _set_mode(self) -> None:
         """Calls `train()` or `eval()` if the train flag differs; inside a torch model, the flags of that count."""

@@ -13,7 +13,7 @@ from torch.testing import assert_close
 
 import rfnb as rf
 from rfnb import Dim, batch_dim
-from rfnb.errors import DimError, DtypeError, LoopWarning, ParameterError
+from rfnb.errors import DimError, DtypeError, LoopWarning, ParameterError, RfError
 
 time, feat, hidden = Dim(None, name="time"), Dim(4, name="feat"), Dim(3, name="hidden")
 
@@ -122,6 +122,22 @@ def test_padding_is_filled_in_numbers_that_are_not_whole(dtype, filled):
     net.register_forward_hook(lambda part, args, out: seen.append(args[0]))
     rf.from_torch(net, [batch_dim, time, feat], [batch_dim, time, feat])(x)
     assert seen[0].dtype is dtype and seen[0][1, :3].eq(1).all() and seen[0][1, 3:].eq(0 if filled else 1).all()
+
+
+def test_labels_outside_of_an_embedding_are_named():
+    net = rf.from_torch(torch.nn.Embedding(9, 3), [batch_dim, time], [batch_dim, time, hidden])
+    raw = torch.tensor([[1, 2, 8], [4, -100, -100]])
+
+    def labels(lengths):
+        return rf.convert_to_tensor(raw, dims=[batch_dim, time], lengths=lengths)
+
+    with pytest.raises(DimError, match=r"Embedding: labels in the padding of argument 0 .*\n.*-100 to 8, .* 8\n"):
+        net(labels([3, 1]))
+    assert net(labels([3, 1]).copy_masked(0)).raw_tensor.equal(net.nn_module(raw.clamp(min=0)))
+    with pytest.raises(DimError, match=r"labels in frames of argument 0 .*\n.*-100 at batch 1, time 1\n"):
+        net(labels([3, 2]))
+    with pytest.raises(RfError, match="index out of range"):  # no reason to see
+        net(labels([3, 1]) + 101)
 
 
 def test_a_new_dim_has_the_size_of_each_batch():
