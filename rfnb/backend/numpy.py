@@ -113,7 +113,7 @@ COMBINE: dict[str, Callable[..., Array]] = {
     "logical_and": np.logical_and,
     "logical_or": np.logical_or,
     "squared_difference": lambda a, b: np.square(a - b),
-    "ceildiv": lambda a, b: -(-a // b),
+    "ceildiv": lambda a, b: a // b + (a % b != 0) if np.result_type(a, b).kind == "u" else -(-a // b),
     "logaddexp": lambda a, b: np.logaddexp(floats(a), floats(b)),
     "complex": _complex,
 }

@@ -11,6 +11,7 @@ import torch
 import rfnb as rf
 from rfnb.backend.base.math import COMBINE_KINDS, COMPARE_KINDS
 
+THREE, FOUR = rf.Dim(3, name="three"), rf.Dim(4, name="four")
 TWO = rf.Dim(2, name="two")
 TRUTH = rf.convert_to_tensor(torch.tensor([True, False]), dims=[TWO])
 WHOLE = rf.convert_to_tensor(torch.tensor([3, 4]), dims=[TWO])
@@ -119,6 +120,16 @@ def test_a_division_by_0_in_padding_is_none(op):
         op(x * 10, rf.zeros_like(x))
 
 
+@pytest.mark.parametrize("like", [torch.asarray, np.asarray])
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_a_quotient_is_rounded_up_in_small_integers_too(dtype, like):
+    raw = np.array([7, 8, 100], dtype)
+    x = rf.convert_to_tensor(torch.from_numpy(raw), dims=[THREE])
+    x = x.like(like(raw))
+    for quotient in (rf.ceil_divide(x, 2), rf.ceil_divide(x, x.like(like(np.array([2, 2, 2], dtype))))):
+        assert quotient.dtype == dtype and quotient.raw_tensor.tolist() == [4, 4, 50]
+
+
 def test_a_kind_of_the_other_family_is_told():
     with pytest.raises(rf.errors.RfError, match="combine: unknown `kind`") as error:
         rf.combine_bc(rf.ones([TWO]), "equal", 1.0)
@@ -126,9 +137,6 @@ def test_a_kind_of_the_other_family_is_told():
     with pytest.raises(rf.errors.RfError, match="compare: unknown `kind`") as error:
         rf.compare(rf.ones([TWO]), "add", 1.0)
     assert 'rf.combine(a, "add", b)' in error.value.hint
-
-
-THREE, FOUR = rf.Dim(3, name="three"), rf.Dim(4, name="four")
 
 
 def test_the_order_of_the_dims_of_a_result():

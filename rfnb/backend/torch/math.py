@@ -32,6 +32,8 @@ def _floordiv(a: Any, b: Any) -> torch.Tensor:
 
 def _ceildiv(a: Any, b: Any) -> torch.Tensor:
     """⌈a / b⌉, with a gradient, which is 0."""
+    if torch.result_type(a, b) is torch.uint8:  # which has no -b
+        return torch.div(a, b, rounding_mode="floor") + torch.remainder(a, b).bool()
     return -torch.div(a, -b, rounding_mode="floor")
 
 
