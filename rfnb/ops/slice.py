@@ -11,7 +11,7 @@ import numpy as np
 from rfnb.backend.base.backend import Backend
 from rfnb.backend.base.math import join
 from rfnb.backend.base.require import axis_of, require_ints
-from rfnb.backend.base.sizes import bound, constant, derived, fitted, ragged, size_in, taken, trimmed
+from rfnb.backend.base.sizes import bound, derived, fitted, picked, ragged, size_in, taken, trimmed
 from rfnb.core.dims import align, dim_math
 from rfnb.core.dims.align import show_dims
 from rfnb.core.dims.dim import Dim
@@ -170,8 +170,8 @@ def reverse_sequence(tensor: Tensor, *, axis: Dim, handle_dynamic_dims: bool = T
     if handle_dynamic_dims and ragged(tensor, axis):
         size = size_in(tensor, axis)
         make, key = partial(_reversed, size.values, size.max), ("reverse", axis.serial)
-        positions = constant(backend, tensor, [*size.dims, axis], key, make)
-        return tensor.like(backend.gather_raw(tensor._raw, positions, place, 1))
+        raw, lengths = picked(backend, tensor, axis, axis, size.dims, key, make)
+        return tensor_of(raw, tensor.sig, lengths)
     lengths = taken(tensor.lengths, axis, axis, "reverse", np.flip)
     return tensor_of(backend.flip_raw(tensor._raw, [place]), tensor.sig, lengths)
 

@@ -16,10 +16,10 @@ from rfnb.backend.base.math import join
 from rfnb.backend.base.require import axis_of, require_same_dims
 from rfnb.backend.base.sizes import (
     bound,
-    constant,
     derived,
     fitted,
     known_size,
+    picked,
     ragged,
     renamed,
     size_in,
@@ -280,8 +280,8 @@ def _without_gaps(backend: type[Backend], x: Tensor, out_dim: Dim, sizes: Sequen
     """Each frame moved towards the front by the padding before it; padding is filled from padding."""
     dims = [dim for dim in x.dims if any(dim in size.dims for size in sizes)]
     key = ("concat", out_dim.serial, *[(*[dim.serial for dim in size.dims], size.values.tobytes()) for size in sizes])
-    positions = constant(backend, x, [*dims, out_dim], key, lambda: _positions(sizes, dims))
-    return x.like(backend.gather_raw(x._raw, positions, x.sig.index[out_dim], 1))
+    raw, lengths = picked(backend, x, out_dim, out_dim, dims, key, lambda: _positions(sizes, dims))
+    return tensor_of(raw, x.sig, lengths)
 
 
 def _positions(sizes: Sequence[Size], dims: Sequence[Dim]) -> np.ndarray:
@@ -358,7 +358,8 @@ def _split_each(backend: type[Backend], source: Tensor, axis: Dim, out_dims: Seq
         if start.ndim:
             key = ("split", axis.serial, start.tobytes(), size.max)
             make = functools.partial(_from, start, size.max, size_in(source, axis).max - 1)
-            raw = backend.gather_raw(source._raw, constant(backend, source, [*dims, axis], key, make), place, 1)
+            x = tensor_of(source._raw, source.sig, lengths)
+            raw, lengths = picked(backend, x, axis, dim, dims, key, make)
         else:
             first, last = int(start), int(start) + size.max
             raw = backend.slice_raw(source._raw, place, first, last, 1)

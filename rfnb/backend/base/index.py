@@ -8,6 +8,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -190,9 +191,13 @@ def _select_sequence(backend: type[Backend], source: Tensor, index: int, axis: D
     """The entry of a dim on which lengths depend, without the padding after it."""
     count = source.size_of(axis).max
     if clip_to_valid:
-        index = min(max(index, 0), count - 1)
+        index = min(max(index, -count), count - 1)
     if not -count <= index < count:
         raise _no_entry(source, index, axis)
+    if (index < 0 or clip_to_valid) and ragged(source, axis):
+        frames = size_in(source, axis)
+        at = backend.from_numpy_raw(_place(index, frames.values), backend.device_key_raw(source._raw))
+        return backend.gather(source, tensor_of(at, align.sig(frames.dims), source.lengths), axis)
     index %= count
     lengths = source.lengths.of_one(axis, index)
     raw, out = backend.select_raw(source._raw, source.sig.index[axis], index), align.without(source.sig, [axis])
@@ -212,10 +217,14 @@ def _select_valid(
     if not clip_to_valid and index < -size.max:
         raise _no_entry(source, index, axis)
     key = ("select", index)
-    positions = backend.per_frame(
-        source, axis, key, lambda n: np.clip(index + (n if index < 0 else 0 * n), 0, np.maximum(n - 1, 0))
-    )
+    positions = backend.per_frame(source, axis, key, partial(_place, index))
     return tensor_of(backend.gather_raw(source._raw, positions, place, 0), out, source.lengths)
+
+
+def _place(index: int, n: np.ndarray) -> np.ndarray:
+    """The place of an index, which counts from the end if it is negative, in sequences of `n` frames."""
+    place: np.ndarray = np.clip(index + (n if index < 0 else 0 * n), 0, np.maximum(n - 1, 0))
+    return place
 
 
 def _no_entry(source: Tensor, index: int, axis: Dim) -> DimError:

@@ -144,6 +144,30 @@ def constant(
     return x.lengths.cached((key, x.sig.serial, device, backend), place) if x.lengths.sizes else place()
 
 
+def picked(
+    backend: type[Backend],
+    x: Tensor,
+    axis: Dim,
+    out_dim: Dim,
+    dims: Sequence[Dim],
+    key: object,
+    make: Callable[[], np.ndarray],
+) -> tuple[RawTensor, Lengths]:
+    """The frames of `axis` at the positions [dims…, out_dim] that `make` gives; lengths over `axis` are picked too."""
+
+    def change(size: Size) -> Size:
+        outer = [*dict.fromkeys([*(dim for dim in size.dims if dim is not axis), *dims])]
+        positions = align.apply(align.move([*dims, axis], [*outer, axis], trailing=False), make())
+        values = size.over([*outer, axis])
+        values = values if values.shape[-1] else np.zeros((*values.shape[:-1], 1), np.int64)
+        shape = np.broadcast_shapes(values.shape[:-1], positions.shape[:-1])
+        values, positions = (np.broadcast_to(part, (*shape, part.shape[-1])) for part in (values, positions))
+        return Size([*outer, out_dim], np.take_along_axis(values, positions, -1))
+
+    raw = backend.gather_raw(x._raw, constant(backend, x, [*dims, axis], key, make), x.sig.index[axis], 1)
+    return raw, moved(x.lengths, [axis], ("picked", key, out_dim.serial), change)
+
+
 def derived(signature: Sig, key: object, make: Callable[[], Dim]) -> Dim:
     """The output dim that `make` gives, an expression of dims of `signature`; cached while it is referenced."""
     ref = signature.plans.get(key)

@@ -12,7 +12,7 @@ import numpy as np
 
 from rfnb.backend.base.math import join
 from rfnb.backend.base.require import axis_of
-from rfnb.backend.base.sizes import bound, constant, fitted, renamed, same, size_in, taken, trimmed
+from rfnb.backend.base.sizes import bound, constant, fitted, moved, picked, renamed, same, size_in, taken, trimmed
 from rfnb.backend.base.tape import current_tape
 from rfnb.core.dims import align
 from rfnb.core.dims.binding import current_lengths
@@ -83,8 +83,9 @@ class SliceOps:
         out = renamed(source, axis, out_dim)
         if begin is None:
             make = partial(_steps, begins, longest, every, limit.max)
-            positions = constant(cls, source, [*dims, axis], (*key[:5], length.tobytes()), make)
-            return fitted(cls, tensor_of(cls.gather_raw(source._raw, positions, place, 1), out, lengths), out_dim)
+            source = tensor_of(source._raw, signature, lengths)
+            raw, lengths = picked(cls, source, axis, out_dim, dims, (*key[:5], length.tobytes()), make)
+            return fitted(cls, tensor_of(raw, out, lengths), out_dim)
         stop = begin + longest * every
         whole = not limit.traced and (begin, longest, every) == (0, limit.max, 1)
         if not limit.traced or limit.unknown:
@@ -369,15 +370,15 @@ def _pad_one(
     if mode == "constant" and shift is not None and -size.max <= shift <= longest:
         raw = backend.pad_raw(x._raw, {place: (shift, longest - size.max - shift)}, fill)
         todo = isinstance(value, Tensor) or (bool(size.dims) and bool((right > 0).any()))
+        lengths = _lengths_padded(lengths, axis, out_dim, shift, longest)
     else:
         x = x if size.max else x.like(backend.pad_raw(x._raw, {place: (0, 1)}, fill))
-        positions = constant(backend, x, [*dims, axis], key, partial(_around, n, left, longest, mode))
-        raw = backend.gather_raw(x._raw, positions, place, 1)
+        raw, lengths = picked(backend, x, axis, out_dim, dims, key, partial(_around, n, left, longest, mode))
         todo = mode == "constant" or not n.all()
-    lengths = _lengths_padded(lengths, axis, out_dim, shift or 0, longest)
+    places = partial(_outside, n, left, longest, mode)
+    lengths = moved(lengths, [out_dim], (*key, "new"), partial(_emptied, dims=[*dims, out_dim], places=places))
     result = tensor_of(raw, out, lengths)
     if todo:
-        places = partial(_outside, n, left, longest, mode)
         result = _filled(backend, result, [*dims, out_dim], (*key, "fill"), value if value is not None else 0, places)
     return fitted(backend, result, out_dim)
 
@@ -415,6 +416,13 @@ def _lengths_padded(lengths: Lengths, axis: Dim, out_dim: Dim, left: int, count:
         return np.moveaxis(shifted, -1, i)
 
     return taken(lengths, axis, out_dim, ("pad", left, count), take)
+
+
+def _emptied(size: Size, dims: Sequence[Dim], places: Callable[[], np.ndarray]) -> Size:
+    """Lengths that are 0 at these places."""
+    order = [*size.dims, *(dim for dim in dims if dim not in size.dims)]
+    new = align.apply(align.move(dims, order, trailing=False), places())
+    return Size(order, np.where(new, 0, size.over(order)))
 
 
 def _outside(n: np.ndarray, left: np.ndarray, longest: int, mode: str) -> np.ndarray:
