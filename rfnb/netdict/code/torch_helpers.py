@@ -73,12 +73,18 @@ def ctc_loss(log_probs: Tensor, targets: Tensor, frames: Tensor, labels: Tensor,
 
 
 def load_checkpoint(net: nn.Module, parameters: dict[str, Any]) -> None:
-    """Sets the parameters of the net from those of a checkpoint, arrays by name."""
+    """Sets the parameters of the net from those of a checkpoint, arrays by the names that `rf.save` writes."""
     own = dict(net.named_parameters(remove_duplicate=False))
+    values = dict(converted(name, torch.as_tensor(array)) for name, array in parameters.items())
+    known = {id(own[name]) for name in values if name in own}
+    trained = {name: id(parameter) for name, parameter in own.items() if parameter.requires_grad}
+    missing = [name for name, number in trained.items() if number not in known]
+    unexpected = [name for name in values if name not in own]
+    if missing or unexpected:
+        raise ValueError(f"the checkpoint does not fit: without {missing}, with unknown {unexpected}")
     with torch.no_grad():
-        for name, array in parameters.items():
-            where, values = converted(name, torch.as_tensor(array))
-            own[where].copy_(values)
+        for name, value in values.items():
+            own[name].copy_(value)
 
 
 def converted(name: str, values: Tensor) -> tuple[str, Tensor]:

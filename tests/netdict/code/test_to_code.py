@@ -132,6 +132,20 @@ DECODER = {
 """The states a and b take each other's value: neither may be set before the other is read."""
 
 
+def test_a_checkpoint_that_lacks_parameters_of_the_torch_code_is_an_error():
+    net, code = network(BLSTM), {}
+    exec(rf.to_code(net, target="torch"), code)
+    parameters = {name: parameter.raw_tensor.detach() for name, parameter in net.named_parameters()}
+    model = code["Net"]()
+    code["load_checkpoint"](model, parameters)
+    assert torch.equal(model.output.linear.weight, parameters["output.W"].T)
+    other = {name: torch.zeros_like(value) for name, value in parameters.items() if name != "output.W"}
+    for wrong, words in ((other, "output.linear.weight"), ({**parameters, "fw/rec/W": torch.ones(1)}, "fw/rec/W")):
+        with pytest.raises(ValueError, match=f"does not fit: .*{words}"):
+            code["load_checkpoint"](model, wrong)
+    assert torch.equal(model.output.linear.bias, parameters["output.b"])  # nothing was changed
+
+
 def test_an_attention_decoder_in_torch_is_a_loop_with_a_cell():
     code = rf.to_code(network(DECODER), target="torch", check=True)
     loop = code[code.index("for t in range(classes.shape[1]):") :]
