@@ -232,6 +232,13 @@ INSTEAD = {
 """What to write instead of options that have no counterpart."""
 
 
+NEEDS = {
+    "state": ": that of the last call, or default_initial_state(batch_dims=[…])",
+    **dict.fromkeys(["spatial_dim", "in_spatial_dim"], ": the dim of the frames"),
+}
+"""What required arguments of modules are."""
+
+
 M = TypeVar("M", bound="Module")
 
 
@@ -564,9 +571,15 @@ def _observed(forward: Callable[..., object]) -> Callable[..., object]:
 
 def _explain(module: Module, forward: Callable[..., Any], args: Any, kwargs: Any, failure: Exception) -> None:
     """Raises the error that says which argument of a call is wrong, if there is one."""
+    signature = inspect.signature(forward)
     try:
-        arguments = inspect.signature(forward).bind(module, *args, **kwargs).arguments
+        arguments = signature.bind(module, *args, **kwargs).arguments
     except TypeError:  # an argument is missing, or unknown: Python's message names it
+        options = {name: p for name, p in signature.parameters.items() if p.kind is p.KEYWORD_ONLY}
+        lacking = [name for name, p in options.items() if p.default is p.empty and name not in kwargs]
+        if lacking and kwargs.keys() <= signature.parameters.keys():
+            needs = "; ".join(f"`{name}`{NEEDS.get(name, '')}" for name in lacking)
+            raise TypeError(f"{type(module).__name__}() needs {needs}") from None
         return
     error = explained(type(module).__name__, forward, dict(list(arguments.items())[1:]), failure)
     if error is not None:

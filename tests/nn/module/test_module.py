@@ -275,6 +275,16 @@ def test_a_device_without_its_name_is_an_error_that_can_be_copied(feat):
     assert error.value.hint == "to(device='cpu')"
 
 
+def test_a_call_without_what_it_needs_says_what_that_is(feat, x):
+    lstm = rf.LSTM(feat, feat)
+    state = r"`state`: that of the last call, or default_initial_state\(batch_dims=\[…\]\)"
+    for options, words in (({}, f"{state}; `spatial_dim`: the dim of the frames"), ({"spatial_dim": feat}, state)):
+        with pytest.raises(TypeError, match=rf"^LSTM\(\) needs {words}$"):
+            lstm(x, **options)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'spatial'"):
+        lstm(x, spatial=feat)
+
+
 def test_repr_is_short_and_names_the_parts(feat):
     assert "first" in repr(Pair(feat))
 
