@@ -65,6 +65,13 @@ class DataKey:
         """A Tensor of given data: an array, or a pair of an array and lengths, which are one list, or {axis: list}."""
         array, lengths = value if isinstance(value, tuple) and len(value) == 2 else (value, None)
         if isinstance(array, Tensor):
+            names = {dim.name for dim in array.dims if dim not in self.dims}
+            if any(dim.name in names for dim in self.dims if dim not in array.dims):
+                raise NetworkError(
+                    f"{self.name}: the batch has dims of the same names, but not those of this network",
+                    got=array.describe_dims(),
+                    hint="net.extern_data.collate makes batches of a network; several can have one rf.ExternData",
+                )
             return array
         at = next((i for i, dim in enumerate(self.dims) if dim.is_batch_dim()), None)
         if at and np.ndim(array) == len(self.dims):

@@ -212,6 +212,14 @@ def test_a_batch_without_the_target_of_a_choice_that_left_the_steps():
         net({"data": batch["data"]})
 
 
+def test_a_batch_that_another_network_made_is_an_error():
+    net, other = network(), network()
+    batch = other.extern_data.example(batch=2)
+    with pytest.raises(NetworkError, match=r"(?s)data: the batch has dims of the same names.*one rf.ExternData"):
+        net(batch)
+    assert other(batch)["output"].dims_set
+
+
 def test_the_template_is_in_the_declared_order_and_has_no_numbers():
     template = network().template("output")
     assert [dim.name for dim in template.dims] == ["batch", "data", "feature"]
