@@ -207,6 +207,7 @@ def decode_steps(search: Decoding, step: Step, prev: np.ndarray, state: object) 
 
 
 OTHER_NAMES = {
+    "length_normalization": "length_normalization_exponent=0, for scores that are not normalized",
     "length_penalty": "length_normalization_exponent=…; 0 compares scores that are not normalized",
     "repetition_penalty": 'scorers={"repetition": rf.search.repetition_penalty(1.2)}',
     "presence_penalty": 'scorers={"presence": rf.search.presence_penalty(0.5)}',
@@ -216,7 +217,7 @@ OTHER_NAMES = {
     "num_beams": "beam=4",
     "beam_size": "beam=4",
     "max_length": "limit=50, which does not count `start`",
-    "max_new_tokens": "limit=50",
+    **dict.fromkeys(["max_new_tokens", "max_seq_len"], "limit=50"),
     "bos_token_id": "start=1",
     "eos_token_id": "end=2",
 }
@@ -343,6 +344,11 @@ class Decoding:
                     f"decode: the first axis of each part of the state counts the {len(prev)} hypotheses: {shapes[0]}. "
                     "A state of torch.nn.LSTM or GRU has its layers first: give state.transpose(0, 1), and turn it "
                     "back in `step`"
+                )
+            elif not self.steps:
+                error.add_note(
+                    f"decode: `step` is called for {len(prev)} hypotheses, batch · beam. What it takes from elsewhere, "
+                    "such as the output of an encoder, goes into the state, which is repeated for the beam"
                 )
             raise
         if not isinstance(result, tuple) or len(result) != 2:

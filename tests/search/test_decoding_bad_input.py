@@ -40,6 +40,7 @@ def of_scores(make):
         ({"threshold": math.nan}, ParameterError, "`threshold` is not a finite number"),
         ({"groups": 2, "early_stop": 1}, ParameterError, "`groups` is not possible"),
         ({"length_penalty": 0.6}, ParameterError, "length_normalization_exponent=…"),
+        ({"length_normalization": False}, ParameterError, "length_normalization_exponent=0"),
         ({"num_beams": 4}, ParameterError, "beam=4"),
         ({"lables": ["</s>", "a"]}, ParameterError, "did you mean 'labels'"),
         ({"step": lambda prev, state: torch.zeros(len(prev), 4)}, SearchError, r"Tensor(.|\n)*return scores, state"),
@@ -58,6 +59,14 @@ def of_scores(make):
 def test_wrong_arguments(options, error, words):
     with pytest.raises(error, match=words):
         decode(**options)
+
+
+def test_a_step_of_too_few_rows_says_how_many_hypotheses_there_are():
+    encoder_output = torch.ones(2, 1)
+    with pytest.raises(RuntimeError) as caught:
+        decode(step=of_scores(lambda n: torch.zeros(n, 4) + encoder_output))
+    (note,) = caught.value.__notes__
+    assert "called for 8 hypotheses" in note and "the output of an encoder, goes into the state" in note
 
 
 def test_scores_of_another_size_at_a_later_step():
