@@ -19,7 +19,7 @@ from rfnb.core.ground.backends import backend_of_raw
 from rfnb.core.ground.defaults import has_fractions
 from rfnb.core.ground.text import cut
 from rfnb.core.tensor.listener import listening
-from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of, tensors_in
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.loop.step import has_steps, place_of
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.index import gather
@@ -298,7 +298,7 @@ def unfrozen(
         if carry.kind == "state" and value is not carry.before and _is_of_sequences(carry.before, value, owner)
     }
     while free:
-        growth = _growth([carry.var for place, carry in enumerate(carried) if place in free], tape, calls)
+        growth = _growth([carry.var for place, carry in enumerate(carried) if place in free], calls)
         stay = {place for place in free if growth.get(tape.find(new[place].plain._raw), UNKNOWN) != UNKNOWN}
         if stay == free:
             break
@@ -313,21 +313,19 @@ def _is_of_sequences(before: Traced, after: Traced, owner: Dim) -> bool:
     return after.dims == before.dims
 
 
-def _growth(free: Sequence[Var], tape: Tape, calls: Sequence[OpCall]) -> dict[object, StateGrowth]:
+def _growth(free: Sequence[Var], calls: Sequence[OpCall]) -> dict[object, StateGrowth]:
     """The growth of all values that depend on these states, if these grow at most linearly and others are frozen."""
     growths: dict[object, StateGrowth] = dict.fromkeys(free, LINEAR)
-    find = tape.find
     for call in calls:
         name = call.row.name
-        operands = [growths.get(find(x._raw)) for x in call.given]
+        operands = [growths.get(reference) for reference in call.reads]
         if name not in SQUASHING and not any(growth is not None for growth in operands):
             continue  # its results are bounded, since they depend on no free state
         growth = _of_call(name, operands, call.args)
-        results = tensors_in(call.result)
-        if growth is LINEAR and any(x.dtype.startswith(("int", "uint")) for x in results):
+        if growth is LINEAR and any(x.dtype.startswith(("int", "uint")) for x in call.results):
             return {}  # an index could leave its range
-        for x in results:
-            growths.setdefault(find(x._raw), growth)
+        for reference in call.makes:
+            growths.setdefault(reference, growth)
     return growths
 
 

@@ -22,7 +22,7 @@ from types import (
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rfnb.backend.base.tape import Call, External, Once, Reference, Stream, Tape, Var
-from rfnb.core.tensor.tensor import RawTensor, tensors_in
+from rfnb.core.tensor.tensor import RawTensor
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
@@ -538,14 +538,11 @@ def _structure(
 ) -> Hashable | None:
     if tape.grown or tape._before:
         return None
-    find = tape.find
     try:
         calls = tuple([_call(call) for call in tape.calls])
         owners = tuple([
             (
-                op.row.name, op.row.frames, op.row.random, op.row.effect, op.node.tape,
-                tuple([find(x._raw) for x in op.given]),
-                tuple([find(x._raw) for x in tensors_in(op.result)]),
+                op.row.name, op.row.frames, op.row.random, op.row.effect, op.node.tape, tuple(op.reads), tuple(op.makes)
             )
             for op in ops
         ])  # fmt: skip

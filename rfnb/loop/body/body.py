@@ -160,7 +160,8 @@ class Body:
         state._replace([carry.before for carry in self.carried])
         state._begin_body(partial(_note_read, self), self.refuse_in_branch)
         self._context.enter_context(ended_by(self.ended_masks))
-        self._context.enter_context(self.recorder.recording(self.backend.take))
+        self._context.enter_context(listening(self.recorder))
+        self._context.enter_context(self.backend.take(self.tape))
 
     def untraced(self) -> Untraced:
         """Ops inside are not traced: they belong neither to this body nor to one nested in it."""

@@ -189,7 +189,7 @@ def _result_on_frame(body: Body, a: Tensor, b: Tensor, *, holds: bool) -> object
 def _record_op(recorder: Recorder, node: Node, reads: list[Tensor], sides: list[_Case], results: list[object]) -> None:
     """Records the branch as an op that stays in the steps. `inside`: its values, some of whose sizes may differ."""
     calls = [[op.args, op.kwargs, op.result] for side in sides for op in side.ops]
-    recorder.op_calls.append(OpCall(ROW, (reads,), {"inside": calls}, reads, results, node))
+    recorder.add_call(OpCall(ROW, (reads,), {"inside": calls}, reads, results, node))
 
 
 def _tensors_of(recorder: Recorder | None, reads: Iterable[Reference]) -> list[Tensor]:

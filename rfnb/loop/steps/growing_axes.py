@@ -52,7 +52,7 @@ def replace_grown(recorder: Recorder, sizes: Sequence[tuple[Dim, Var]]) -> None:
             )
         new_dims = _new_dims(op_call, serial, roots)
         repeated = _RepeatedOp(op_call, [dim for dim, _ in sizes], new_dims)
-        raws = [x._raw for x in tensors_in(op_call.result)]
+        raws = [x._raw for x in op_call.results]
         parts = [(i, ref.number) for i, raw in enumerate(raws) if isinstance(ref := tape.find(raw), Var)]
         arguments = (*[var for _, var in sizes], *[tape.refer(raw) for raw in repeated.raws])
         for dim in new_dims:

@@ -71,12 +71,11 @@ class _Placing:
         self.wanted = {*schedule.new, *schedule.kept, *([schedule.ended] if schedule.ended else [])}
         self.ops, self.seen = list[PlacedOp](), dict[Var, tuple[int, int]]()
         for number, call in enumerate(step.recorder.op_calls):
-            sources = [self.tape.find(x._raw) for x in (*call.given, *tensors_in(call.result))]
-            variables = [(place, var) for place, var in enumerate(sources) if type(var) is Var]
-            for place, var in variables:
-                self.seen.setdefault(var, (number, place))
-            reads = frozenset(var for place, var in variables if place < len(call.given))
-            self.ops.append(PlacedOp(call, reads, frozenset(var for _, var in variables) - reads))
+            for place, var in enumerate([*call.reads, *call.makes]):
+                if type(var) is Var:
+                    self.seen.setdefault(var, (number, place))
+            reads, makes = (frozenset(var for var in part if type(var) is Var) for part in (call.reads, call.makes))
+            self.ops.append(PlacedOp(call, reads, makes - reads))
         self.owners = {id(node): op for op in self.ops for node in all_nodes([op.call.node])}
 
     def placement(self) -> Placement:
@@ -96,7 +95,7 @@ class _Placing:
                 if op.reads & grown_vars or grows([op.call.args, op.call.kwargs, op.call.result], roots):
                     staying.add(op)
                     grown_vars |= op.makes
-                    dims = [dim for tensor in tensors_in(op.call.result) for dim in tensor.dims]
+                    dims = [dim for tensor in op.call.results for dim in tensor.dims]
                     roots |= {root for dim in dims for root in dim.roots if root > serial}  # made in the body: may grow
         written: set[object] = {External(i) for i, raw in enumerate(self.program.externals) if self.tape.is_kept(raw)}
         written |= {Var(n) for call in self.program.calls if id(call.node) not in self.owners for n in call.changes}
@@ -178,7 +177,7 @@ class _Values:
         if tensor is None:
             op, place = self._seen[var]
             call = self._calls[op]
-            tensor = self._traced[var] = [*call.given, *tensors_in(call.result)][place]
+            tensor = self._traced[var] = [*call.given, *call.results][place]
         return tensor
 
     @property
@@ -373,8 +372,7 @@ class Hoist:
         except Exception:
             return False
         results: dict[Var, Tensor] = {}
-        for traced, tensor in zip(tensors_in(op.call.result), tensors, strict=True):
-            var = self.values.var(traced)
+        for traced, var, tensor in zip(op.call.results, op.call.makes, tensors, strict=True):
             if var in op.makes:
                 tensor = self.values.with_dims_of(traced, tensor)
                 if set(tensor.dims) - {self.values.dim} != set(traced.dims) or tensor.dtype != traced.dtype:
@@ -440,8 +438,7 @@ class Hoist:
                 self.failed = step, op.call.node
                 raise
             rows.append(tensors_in(result))
-        for traced, column in zip(tensors_in(op.call.result), zip(*rows, strict=True), strict=True):
-            var = self.values.var(traced)
+        for traced, var, column in zip(op.call.results, op.call.makes, zip(*rows, strict=True), strict=True):
             if var in op.makes:
                 raws = [self.values.moved(self.values.with_dims_of(traced, result), traced.dims) for result in column]
                 self.values.computed.setdefault(var, self.values.with_frames(self.backend.stack_raw(raws), traced))

@@ -6,13 +6,13 @@ The dependencies and consumers of its values are found in that graph.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rfnb.backend.base.tape import Tape, Var
+from rfnb.backend.base.tape import Reference, Tape, Var
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths, Size
@@ -24,14 +24,10 @@ from rfnb.core.ground.scope import calling, module_facts, module_path, random_fr
 from rfnb.core.ground.source import Source, frame_of, locals_of, source_in, user_source
 from rfnb.core.tensor.listener import Listener, active_listener, listening
 from rfnb.core.tensor.op import OpRow, guarded
-from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor import Tensor, tensors_in
 from rfnb.errors import LoopError
 from rfnb.ops.grad import as_constants, makes_constants
 from rfnb.trace.record.traced import Traced
-
-if TYPE_CHECKING:
-    from rfnb.core.graph.graph import Node
-    from rfnb.core.tensor.op import OpRow
 
 
 class Recorder(Listener):
@@ -261,8 +257,14 @@ class Recorder(Listener):
         if self.tape.wrap is not None:
             row = replace(row, fn=self.tape.wrap(row.fn))
         wrapped = self.wrap_results(result, node)
-        self.op_calls.append(OpCall(row, plain_args, plain_kwargs, operands, result, node))
+        self.add_call(OpCall(row, plain_args, plain_kwargs, operands, result, node))
         return wrapped
+
+    def add_call(self, call: OpCall) -> None:
+        """Adds a call of an op, and finds its tensors on the tape."""
+        find, call.results = self.tape.find, tensors_in(call.result)
+        call.reads, call.makes = ([find(x._raw) for x in part] for part in (call.given, call.results))
+        self.op_calls.append(call)
 
     def new_parameter(self, dims: Sequence[Dim]) -> None:
         """Refuses a parameter, which would be another one each time that the body is traced."""
@@ -308,8 +310,9 @@ class Recorder(Listener):
         finally:
             self._bodies.pop()
         self._close(node)
-        self._gives(node, [leaf.value for leaf in leaves(result) if isinstance(leaf, Traced)])
-        for value, position in _positions(result):
+        outputs = [*_positions(result)]
+        self._gives(node, [value for value, _ in outputs])
+        for value, position in outputs:
             if value.node is not None and value.node.source == node.source:
                 value.output = position
         return result
@@ -356,9 +359,8 @@ class Recorder(Listener):
         return node
 
     def _close(self, node: Node) -> None:
-        start, end = node.tape[0], len(self.tape.calls)
-        node.tape = (start, end)
-        for call in self.tape.calls[start:end]:
+        node.tape = (node.tape[0], len(self.tape.calls))
+        for call in self.tape.calls[node.tape[0] :]:
             call.node = call.node or node
 
     def new_stream(self, device: str) -> object:
@@ -367,12 +369,6 @@ class Recorder(Listener):
         generator = self._generator(device, len(self.tape.streams))
         self.tape.stream(generator)
         return generator
-
-    @contextmanager
-    def recording(self, take: Callable[[Tape], AbstractContextManager[object]]) -> Iterator[None]:
-        """Records the ops and raw calls inside the block."""
-        with listening(self), take(self.tape):
-            yield
 
 
 def few_leaves(tree: object, path: str) -> Iterator[tuple[str, object]]:
@@ -543,7 +539,7 @@ def _values(x: Traced, numbers: list[int] | tuple[int, ...]) -> list[Tensor]:
 class OpCall:
     """A call of an op in the body, kept to repeat it for all steps, or when its raw calls depend on a growing size.
 
-    given: the tensors among its arguments.
+    given, results: the tensors among its arguments, and those in its result. reads, makes: what they are on the tape.
     """
 
     row: OpRow
@@ -552,3 +548,6 @@ class OpCall:
     given: list[Tensor]
     result: object
     node: Node
+    results: list[Tensor] = field(init=False)
+    reads: list[Reference | None] = field(init=False)
+    makes: list[Reference | None] = field(init=False)
