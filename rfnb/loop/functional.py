@@ -140,11 +140,10 @@ def _while_traced(cond: Callable[[S], object], body: Callable[[S], S], initial: 
     """first: whether `cond` may be false for `initial`. In no case does a step run `body` on a state that `cond`
     refuses, such as an index after the last entry."""
     key = None if first else key_of((cond, body), NO_AXIS, "while_loop", None, initial)
-    states = {"s": initial}
-    if key is not None and (step := kept_steps.find(key, (cond, body), states, None)) is not None:
-        final_state: S = step.run(states, None)[1]["s"]
+    if (step := kept_steps.find(key, (cond, body))) is not None:
+        final_state: S = step.run({"s": initial}, None)[1]["s"]
         return final_state
-    keeping = None if key is None else Keeping(key, (cond, body), states, None)
+    keeping = None if key is None else Keeping(key, (cond, body))
     loop = loop_to_keep(keeping, max_seq_len=FOREVER, name="while_loop")
     loop.state.s = initial
     with loop:
@@ -287,13 +286,13 @@ class _Scan:
     def traced(self) -> tuple[object, object]:
         """Runs the scan as a Loop. Raises TraceError if its functions depend on values."""
         before = self.before and not self.all_begin()
-        functions, states, key = (self.cond, self.body), {"s": self.initial}, None
+        functions, key = (self.cond, self.body), None
         if self.max_seq_len is None and self.ys is None:
             key = key_of(functions, self.dim, "scan", before, self.initial, self.xs)
-        if key is not None and (step := kept_steps.find(key, functions, states, self.xs)) is not None:
-            stacked, states = step.run(states, self.xs)
+        if (step := kept_steps.find(key, functions)) is not None:
+            stacked, states = step.run({"s": self.initial}, self.xs)
             return stacked, states["s"]
-        keeping = None if key is None else Keeping(key, functions, states, self.xs)
+        keeping = None if key is None else Keeping(key, functions)
         longest = FOREVER if self.max_seq_len is None and self.cond is not None else self.max_seq_len
         loop = loop_to_keep(keeping, axis=self.dim, max_seq_len=longest, name="scan")
         if self.initial is not None:

@@ -6,7 +6,6 @@ the code of the steps; `Analysis` keeps what was found out about steps of the sa
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from threading import Lock
@@ -28,6 +27,9 @@ if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
     from rfnb.core.dims.lengths import Size
     from rfnb.trace.record.record import OpCall
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -113,9 +115,7 @@ class Program:
 
     def copy(self) -> Program:
         """A copy whose calls can be replaced without changing this Program."""
-        program = copy(self)
-        program.calls, program.externals, program.analysis = list(self.calls), list(self.externals), Analysis()
-        return program
+        return with_attributes(self, calls=[*self.calls], externals=[*self.externals], analysis=Analysis())
 
     def without_tensors(self) -> Program:
         """The calls alone."""
@@ -299,6 +299,13 @@ class Program:
         return computable
 
 
+def with_attributes(thing: T, **others: object) -> T:
+    """A shallow copy with other values of these attributes: quicker than `copy` and `replace`."""
+    new = object.__new__(type(thing))
+    new.__dict__.update(thing.__dict__, **others)
+    return new
+
+
 def _without(call: Call, numbers: Container[int]) -> Call:
     """The call, but these Vars do not take its results."""
     parts = tuple((i, var) for i, var in call.parts if var not in numbers)
@@ -469,7 +476,6 @@ def _code(text: str) -> CodeType:
     return compile(text, CODE_NAME, "exec")
 
 
-T = TypeVar("T")
 MOST = 256
 """Maximum number of structures that are kept."""
 

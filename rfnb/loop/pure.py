@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from inspect import unwrap
@@ -22,7 +21,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
 from rfnb.core.ground.backends import selected
 from rfnb.core.ground.defaults import get_default_device, get_default_float_dtype, get_default_int_dtype
-from rfnb.core.ground.nested import leaves, map_leaves, same_structure
+from rfnb.core.ground.nested import leaves, map_leaves, named_leaves
 from rfnb.core.ground.scope import current_meter
 from rfnb.core.ground.source import warn
 from rfnb.core.run_ctx import get_run_ctx
@@ -31,7 +30,7 @@ from rfnb.core.tensor.tensor import RawTensor, Tensor
 from rfnb.errors import ParameterError
 from rfnb.loop.body.body import GlobalGenerators
 from rfnb.loop.loop import Loop, StateHolder
-from rfnb.loop.program import Program
+from rfnb.loop.program import Program, with_attributes
 from rfnb.loop.run_body import BodyRun
 from rfnb.loop.step import TracedStep, Unstacked, has_steps
 from rfnb.trace.record.traced import Pending
@@ -258,9 +257,8 @@ class LoopToKeep(Loop):
 
 def _fresh(program: Program) -> Program:
     """The program, for one run, which changes it."""
-    program = copy(program)
-    program.calls, program.externals, program.constants = [*program.calls], [*program.externals], {**program.constants}
-    return program
+    lists = {"calls": [*program.calls], "externals": [*program.externals]}
+    return with_attributes(program, **lists, constants={**program.constants})
 
 
 @dataclass
@@ -271,7 +269,7 @@ class KeptStep:
         loop, step, program: as they were before the steps ran.
         references: of the functions.
         externals: what the steps read from outside, whether gradients flow through it, and the versions of others.
-        initial, xs, outputs: the structures of the arguments and of what is stacked; in `outputs`, numbers of outputs.
+        outputs: the structure of what is stacked, with numbers of outputs.
         new: for each state, the order of its dims at the end of the step.
     """
 
@@ -280,39 +278,32 @@ class KeptStep:
     program: Program
     references: References
     externals: list[tuple[RawTensor, bool, int | None]]
-    initial: Any
-    xs: object
     outputs: Any
     new: list[Sequence[Dim] | None]
 
-    def fits(self, functions: Sequence[Callable[..., object]], initial: object, xs: object) -> bool:
+    def fits(self, functions: Sequence[Callable[..., object]]) -> bool:
         """Whether a call with this key can run the step."""
-        return (
-            same_structure(initial, self.initial)
-            and same_structure(xs, self.xs)
-            and self.references.same(functions)
-            and all(
-                raw.requires_grad == needs and (version is None or raw._version == version)
-                for raw, needs, version in self.externals
-            )
+        return self.references.same(functions) and all(
+            raw.requires_grad == needs and (version is None or raw._version == version)
+            for raw, needs, version in self.externals
         )
 
     def run(self, initial: dict[str, Any], xs: object) -> tuple[Any, dict[str, Any]]:
         """The stacked outputs and the last states."""
         template, axis, states = self.step, self.step.axis, [leaf for leaf in leaves(initial) if leaf is not None]
         sources = [leaf for leaf in leaves(xs) if leaf is not None]
-        loop = copy(self.loop)
-        loop._state = StateHolder(loop.name)
+        loop = with_attributes(self.loop, _state=StateHolder(self.loop.name))
         loop._state._values = initial if states else {}
         if has_steps(axis):
             bind_again(axis.size.dims, axis.lengths)
         size = _size(sources, axis)
         raws, frames = iter(states), iter(sources)
-        step: TracedStep = object.__new__(TracedStep)  # quicker than `replace`
-        step.__dict__.update(
-            template.__dict__,
+        step = with_attributes(
+            template,
             program=_fresh(self.program),
-            carried=tuple([replace(c, initial=next(raws)._raw) if c.kind == "state" else c for c in template.carried]),
+            carried=tuple(
+                [with_attributes(c, initial=next(raws)._raw) if c.kind == "state" else c for c in template.carried]
+            ),
             frames=tuple(
                 [f._replace(source=next(frames)) if isinstance(f.kind, Unstacked) else f for f in template.frames]
             ),
@@ -322,10 +313,10 @@ class KeptStep:
             originals=loop._state._values,
             outputs=tuple([(traced, _pending(like)) for traced, like in template.outputs]),
             unstacked=tuple([(x, traced) for x, (_, traced) in zip(sources, template.unstacked, strict=True)]),
-            recorder=copy(template.recorder),
+            recorder=with_attributes(
+                template.recorder, tape=with_attributes(template.tape, values=[*template.tape.values])
+            ),
         )
-        step.recorder.tape = copy(template.tape)
-        step.tape.values = [*template.tape.values]
         step.backend.uncompiled(BodyRun(loop, step, forgets=False).run)
         stacked = map_leaves(lambda n: None if n is None else step.outputs[n][1], self.outputs)
         if not states:
@@ -377,13 +368,11 @@ class StepCache:
         refused = self._refused.get(key)
         return refused is None or not refused.same(functions)
 
-    def find(
-        self, key: Hashable, functions: Sequence[Callable[..., object] | None], initial: object, xs: object
-    ) -> KeptStep | None:
-        """The step for a call of a loop."""
+    def find(self, key: Hashable | None, functions: Sequence[Callable[..., object] | None]) -> KeptStep | None:
+        """The step for a call of a loop; key: None if none is kept."""
         step = self._steps.get(key)
         callables = [function for function in functions if function is not None]
-        return step if step is not None and step.fits(callables, initial, xs) else None
+        return step if step is not None and step.fits(callables) else None
 
     def wait_for(self, key: Hashable, references: References) -> bool:
         """Whether a step is worth keeping, because the functions referred to the same the last time."""
@@ -434,7 +423,8 @@ def key_of(
     is_seen = active_listener() is not None or current_meter() is not None or current_tape() is not None
     if is_seen or session.is_drawing() or session.should_record(None, name) or selected().is_observed():
         return None
-    tensors = [leaf for tree in trees for leaf in leaves(tree) if leaf is not None]
+    named = [named_leaves(tree) for tree in trees]
+    tensors = [leaf for pairs in named for _, leaf in pairs if leaf is not None]
     if any(type(leaf) is not Tensor for leaf in tensors):
         return None
     sizes = [tensor.size_of(axis) for tensor in tensors if axis in tensor.sig.index]
@@ -444,7 +434,7 @@ def key_of(
     modes = backend.get_modes()
     return (
         len(functions), tuple(codes), tuple([type(f) is FunctionType or id(_owner(f)) for f in callables]),
-        axis, name, how,
+        axis, name, how, tuple([tuple([(path, leaf is None) for path, leaf in pairs]) for pairs in named]),
         tuple([_form(tensor, axis) for tensor in tensors]), has_steps(axis),
         bool(sizes) and (sizes[0].ragged, sizes[0].dims), modes["gradients"], tuple(modes["autocast"].values()),
         tuple(ctx._train_flags.items()), get_default_device(), get_default_float_dtype(), get_default_int_dtype(),
@@ -484,12 +474,10 @@ class Keeping:
         self,
         key: Hashable,
         functions: Sequence[Callable[..., Any] | None],
-        initial: dict[str, Any],
-        xs: object,
         steps: StepCache = kept_steps,
     ):
         self.functions = [function for function in functions if function is not None]
-        self._key, self._initial, self._xs, self._steps = key, initial, xs, steps
+        self._key, self._steps = key, steps
         self._promised = not all(_is_library(function.__module__) for function in self.functions)
         self.expects = False
         if steps.may_keep(key, self.functions):
@@ -515,9 +503,8 @@ class Keeping:
         step.recorder.let_go()
         place = {id(pending): number for number, (_, pending) in enumerate(step.outputs)}
         outputs = map_leaves(lambda leaf: None if leaf is None else place[id(leaf)], stacked)
-        template = copy(loop)
+        template = with_attributes(loop, _state=StateHolder(loop.name), kept=None, _explanation_data=None)
         template.__class__ = Loop  # type: ignore[assignment]
-        template._state, template.kept, template._explanation_data = StateHolder(loop.name), None, None
         closed = replace(
             step,
             carried=tuple(replace(c, initial=None) if c.kind == "state" else c for c in step.carried),
@@ -528,15 +515,11 @@ class Keeping:
         )  # fmt: skip
         states = [leaf for leaf in leaves(new) if leaf is not None]
         dims: list[Sequence[Dim] | None] = [leaf.dims if isinstance(leaf, Tensor) else None for leaf in states]
-        without = partial(map_leaves, lambda leaf: None if leaf is None else 0)
         folded = any(type(read) is External for call in program.calls if set(call.made) & program.constants.keys()
                      for read in call.reads)  # fmt: skip
         version = step.backend.counted_version_raw
         externals = [(raw, raw.requires_grad, version(raw) if folded else None) for raw in program.externals]
-        self._steps.add(self._key, KeptStep(
-            template, closed, program, self._references, externals, without(self._initial), without(self._xs), outputs,
-            dims,
-        ))  # fmt: skip
+        self._steps.add(self._key, KeptStep(template, closed, program, self._references, externals, outputs, dims))
 
     def _reason(self, step: TracedStep, program: Program) -> str | None:
         """Why the step cannot be kept."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,6 +22,7 @@ from rfnb.errors import LoopError, LoopWarning
 from rfnb.loop.body.body import judged, loop_record
 from rfnb.loop.body.hypotheses import first_nan
 from rfnb.loop.ends import at_the_end, steps_taken
+from rfnb.loop.program import with_attributes
 from rfnb.loop.replay.fork import apply_edits, edits_of, sizes
 from rfnb.loop.replay.replay import Replay, completed, probed, recorded_step
 from rfnb.loop.step import (
@@ -113,7 +113,7 @@ class BodyRun:
         outputs = schedule.outputs if hoist is None else tuple(hoist.step_outputs)
         search_vars = () if step.search is None else step.search.vars
         states = (schedule.new[place] for place in step.unfrozen)
-        schedule = replace(schedule, outputs=(*outputs, *search_vars, *states))
+        schedule = with_attributes(schedule, outputs=(*outputs, *search_vars, *states))
         program.join(step.backend, step.tape.values, [*schedule.new, *schedule.kept, *schedule.outputs])
         deferred = DeferredGradients(step, schedule, stacked_frames)
         if hoist is not None:
@@ -124,12 +124,13 @@ class BodyRun:
         progress, waits = session.progress(step.name, step.limit.max), record and not session.is_drawing()
         seed = int(step.seed or 0)
         call, loop._call = loop._call, None
-        own_frames = frames[: len(program.inputs) - len(schedule.states)]
-        bindings = Bindings(own_frames, program.externals, seed, step.limit, step.frames_size, call=call)
-        stores = record and session.should_store(loop.debug)
-        in_files = JOB in os.environ and waits and stores and step.hypotheses is None
-        written = Stretches(AT_FIRST) if in_files else None
-        pauses = LoopPauses(step, lambda: recorded_step(step, _explanation_data(step, hoist)), bindings, written)
+        pauses, written, stores = None, None, record and session.should_store(loop.debug)
+        if record:
+            own_frames = frames[: len(program.inputs) - len(schedule.states)]
+            bindings = Bindings(own_frames, program.externals, seed, step.limit, step.frames_size, call=call)
+            in_files = JOB in os.environ and waits and stores and step.hypotheses is None
+            written = Stretches(AT_FIRST) if in_files else None
+            pauses = LoopPauses(step, lambda: recorded_step(step, _explanation_data(step, hoist)), bindings, written)
         outcome = execute(
             deferred, Bindings(frames, deferred.program.externals, seed, step.limit, step.frames_size), _initial(step),
             record=record, progress=progress, pause=pauses if waits else None, measured=step.recorder.measured,
@@ -149,7 +150,7 @@ class BodyRun:
             self.failed = self.failed or (hoist.failed[1] if hoist is not None and hoist.failed is not None else None)
             raise
         finally:
-            if record:
+            if pauses is not None:
                 loop.run = pauses.completed(outcome, [] if step.hypotheses is None else step.hypotheses.steps)
                 if pauses.has_paused or stores:
                     session.store(loop.run, wanted=pauses.has_paused or session.is_wanted(loop.debug))
@@ -166,8 +167,8 @@ class BodyRun:
         if hoist is not None and outcome.steps:
             outputs = [step.backend.stack_raw(rows) for rows in outcome.outputs]
             moves = step.reordered or step.hypotheses is not None
-            limit = step.limit if moves else steps_taken(step, step.limit, outcome.states)
-            stacked = hoist.after(outputs, outcome.steps, limit)
+            taken = partial(steps_taken, step, step.limit, outcome.states)
+            stacked = hoist.after(outputs, outcome.steps, (lambda: step.limit) if moves else taken)
         else:
             stacked = _stacked(step, outcome.outputs if outcome.steps else [[] for _ in step.outputs])
         if not outcome.steps:

@@ -86,6 +86,20 @@ def test_the_code_runs_twice_and_results_are_those_of_each_batch():
     assert cell.calls[0] == 4 + 2 + 7 + 4
 
 
+def test_another_part_of_the_state_may_be_none_in_the_next_call():
+    @rf.pure
+    def step(x, state):
+        if state.up is None:
+            return x, rf.State(up=None, down=state.down - x)
+        return x, rf.State(up=state.up + x, down=None)
+
+    x = rf.convert_to_tensor([[1.0, 2.0], [3.0, 4.0]], dims=[batch_dim, TIME])
+    for part, expected in [*[("down", [-3.0, -7.0])] * 3, ("up", [3.0, 7.0]), ("down", [-3.0, -7.0])]:
+        initial = rf.State({"up": None, "down": None, part: rf.zeros([batch_dim])})
+        last = rf.scan(spatial_dim=TIME, xs=x, initial=initial, body=step)[1]
+        assert last[part].tolist() == expected
+
+
 def test_gradients_are_the_same_and_training_changes_the_parameters():
     cell = Cell()
     step, marked = functions(cell)

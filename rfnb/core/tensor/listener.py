@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from rfnb.core.ground.backends import backend_of_raw
-from rfnb.core.ground.scope import calling
+from rfnb.core.ground.scope import calling, within
 
 if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim
@@ -107,11 +107,6 @@ def loop_runs() -> bool:
     return _loop_runs.get()
 
 
-@contextmanager
-def running_loop() -> Iterator[None]:
+def running_loop() -> AbstractContextManager[None]:
     """Inside the block, the steps of a loop are running: their values are observed by its run, not by a listener."""
-    token = _loop_runs.set(True)
-    try:
-        yield
-    finally:
-        _loop_runs.reset(token)
+    return within(_loop_runs, True)

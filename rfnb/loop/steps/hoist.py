@@ -9,9 +9,8 @@ ops stay in the steps, and so do those that raise an error when they are compute
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from functools import cached_property, partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,7 +27,7 @@ from rfnb.core.ground.scope import current_meter
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of, tensors_in
 from rfnb.loop.ends import EndedFrames
-from rfnb.loop.program import Schedule
+from rfnb.loop.program import Schedule, with_attributes
 from rfnb.loop.step import Outcome, frames_dim, one_step
 from rfnb.loop.steps.explain import OpPlacement, Place, note_step
 from rfnb.loop.steps.growing_axes import grows
@@ -402,31 +401,36 @@ class Hoist:
 
     # -- after the steps
 
-    def after(self, stacked: Sequence[RawTensor], steps: int, taken: Size) -> list[RawTensor]:
+    def after(self, stacked: Sequence[RawTensor], steps: int, taken: Callable[[], Size]) -> list[RawTensor]:
         """Computes the outputs from the stacked `step_outputs` of the steps: raw tensors [steps, …].
 
-        taken: the number of steps of each sequence.
+        taken: finds the number of steps of each sequence.
         """
         self.values.dim = frames_dim(steps)
         if self.measured is not None:
             self.measured.frames = self.values.dim
         shared = set(self.values.computed)  # outputs among these may be views of tensors outside
-        for var, raw in zip(self.step_outputs, stacked, strict=True):
-            self.values.computed[var] = self.values.with_frames(raw, self.values.traced(var))
+        given = dict(zip(self.step_outputs, stacked, strict=True))
         live, demand = [], set(self.outputs)
         for op in reversed(self._ops_at("after")):
             if not op.makes.isdisjoint(demand):
                 live.append(op)
                 demand |= op.reads
-        with listening(None), broadcast_allowed(), ended_by(EndedFrames(taken, self.values.dim)):
+        if live:
+            self._run_after(live, given, steps, taken())
+        pairs = [(var, given[var] if var in given else self.values.output(var, steps)) for var in self.outputs]
+        return [self.backend.copy_raw(raw) if var in shared else raw for var, raw in pairs]
+
+    def _run_after(self, live: list[PlacedOp], given: Mapping[Var, RawTensor], steps: int, taken: Size) -> None:
+        for var in given.keys() & {var for op in live for var in op.reads}:
+            self.values.computed[var] = self.values.with_frames(given[var], self.values.traced(var))
+        with listening(None), broadcast_allowed(), ended_by(EndedFrames(taken, self.values.frames)):
             while live:
                 op = live.pop()
                 if not self._try_all_steps(op):
                     self._step_by_step(op, steps)
                 for var in op.reads.difference(self.outputs, *[later.reads for later in live]):
                     self.values.computed.pop(var, None)
-        pairs = [(var, self.values.output(var, steps)) for var in self.outputs]
-        return [self.backend.copy_raw(raw) if var in shared else raw for var, raw in pairs]
 
     def _step_by_step(self, op: PlacedOp, steps: int) -> None:
         rows = []
@@ -522,7 +526,7 @@ class DeferredGradients:
         for frames, group in self._groups(products, calls, targets).items():
             self._defer_group(frames, group)
         self.program.inputs += tuple(var for var in self._stacked if var not in self.program.inputs)
-        self.schedule = replace(self.schedule, outputs=(*self.schedule.outputs, *self._inputs))
+        self.schedule = with_attributes(self.schedule, outputs=(*self.schedule.outputs, *self._inputs))
 
     def _groups(self, products: list[Product], calls: list[Call], targets: list[Var]) -> dict[Var, list[Product]]:
         """Groups the products by the frames that they are added to; without such frames, by their own result."""

@@ -92,10 +92,10 @@ class RecCell(Module):
         steps = vars(self).setdefault("_kept_steps", StepCache(4))
         computed = any(type(part) is Tensor for part in vars(self).values())  # weights that are made for each call
         key = None if computed else key_of(functions, spatial_dim, name, None, initial, frames)
-        if key is not None and (step := steps.find(key, functions, initial, frames)) is not None:
+        if (step := steps.find(key, functions)) is not None:
             outputs, final = step.run(initial, frames)
             return outputs, self.state_class(final)
-        keeping = None if key is None else Keeping(key, functions, initial, frames, steps)
+        keeping = None if key is None else Keeping(key, functions, steps)
         loop = loop_to_keep(keeping, axis=spatial_dim, name=name)
         loop.file = type(self).step.__code__.co_filename
         outputs, final = self.steps(loop, frames, initial)
