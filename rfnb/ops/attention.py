@@ -11,7 +11,7 @@ from typing import Any
 from rfnb.backend.base.backend import Backend
 from rfnb.backend.base.math import join
 from rfnb.backend.base.require import axis_of
-from rfnb.backend.base.sizes import size_in
+from rfnb.backend.base.sizes import require_no_inner_dims, size_in
 from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.binding import current_lengths
@@ -102,6 +102,7 @@ def attend(
 
     If `query` has `axis`, its frames are those of the keys. There must be no NaN in the padding of `bias`.
     """
+    require_no_inner_dims("attention", keys, [axis])
     listener = active_listener()
     result: Tensor | None = None
     broadcast = attention_dropout_broadcast_default() if att_dropout_broadcast is None else att_dropout_broadcast

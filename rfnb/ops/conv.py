@@ -10,7 +10,7 @@ import numpy as np
 from rfnb.backend.base.backend import Backend
 from rfnb.backend.base.conv import Padding, PerAxis, PoolMode, Spread, Window, masked, per_axis, spreads, windows
 from rfnb.backend.base.require import axis_of
-from rfnb.backend.base.sizes import bound, derived, fitted, size_in
+from rfnb.backend.base.sizes import bound, derived, fitted, require_no_inner_dims, size_in
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
@@ -361,8 +361,7 @@ def window(
     out_dim = derived(source.sig, key, lambda: (spatial_dim - outside).ceildiv_right(stride))
     backend: type[Backend] = backend_of_raw(source._raw)
     place, size = axis_of("window", source, spatial_dim), size_in(source, spatial_dim)
-    if spatial_dim in source.lengths.owners:
-        raise DimError(f"window: the lengths of another dim depend on {spatial_dim.name}", got=source.describe_dims())
+    require_no_inner_dims("window", source, [spatial_dim])
     frames = size.values if before is not None else np.maximum(size.values - width + 1, 0)
     counts = Size(size.dims, -(-frames // stride))
     lengths = bound(source.lengths, out_dim, counts, "window")

@@ -9,7 +9,7 @@ from rfnb.backend.base.backend import Backend
 from rfnb.backend.base.index import MODES, check_range, warn_of_padding
 from rfnb.backend.base.math import join
 from rfnb.backend.base.require import axis_of
-from rfnb.backend.base.sizes import bound, renamed, size_in
+from rfnb.backend.base.sizes import bound, renamed, require_no_inner_dims, size_in
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim, as_dims
 from rfnb.core.ground.backends import backend_of_raw
@@ -359,6 +359,7 @@ def sort(source: Tensor, *, axis: Dim, descending: bool = False, stable: bool = 
     """
     backend: type[Backend] = backend_of_raw(source._raw)
     place = axis_of("sort", source, axis)
+    require_no_inner_dims("sort", source, [axis])
     size = size_in(source, axis)
     raw, padding = source._raw, backend.padding_for(source, (axis,))
     if padding is not None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from statistics import fmean
+
 import pytest
 import torch
 
 import rfnb as rf
 from rfnb import batch_dim
+from rfnb.errors import DimError
 
 LETTERS = [[2, 4, 0], [3], [1, 2]]
 WORDS = [len(counts) for counts in LETTERS]
@@ -74,3 +77,53 @@ def test_lengths_go_with_their_frames(name, order):
     s, (op, expected) = Sentences(), CASES[name]
     y, word = op(s.x.copy_transpose([s.x.dims[i] for i in order]), s.word)
     assert rows(y, word) == list(map(expected, ALL))
+
+
+def by_position(i: int) -> list[list[int]]:
+    """For each letter position of a sentence, the entries of all words that are so long."""
+    return [[row[k] for row in ALL[i] if len(row) > k] for k in range(max(LETTERS[i]))]
+
+
+@pytest.mark.parametrize(("mode", "expected"), [("sum", sum), ("max", max), ("min", min), ("mean", fmean)])
+def test_letters_after_the_end_of_a_word_are_not_scattered(mode, expected):
+    s, one = Sentences(), rf.Dim(1, name="one")
+    at = rf.zeros([batch_dim, s.word], dtype="int64")
+    y = rf.scatter(rf.cast(s.x, "float32"), indices=at, indices_dim=s.word, out_dim=one, mode=mode)
+    raw = y.copy_transpose([batch_dim, s.letter, one]).raw_tensor.squeeze(2)
+    for i in range(3):
+        values = by_position(i)
+        assert raw[i, : len(values)].tolist() == list(map(expected, values))
+
+
+def test_letters_after_the_end_of_a_word_are_not_the_largest():
+    s = Sentences()
+    values, places, best = rf.top_k(s.x, axis=s.word, k=1)
+    raw, place = (y.copy_transpose([batch_dim, s.letter, best]).raw_tensor.squeeze(2) for y in (values, places))
+    for i in range(3):
+        expected = list(map(max, by_position(i)))
+        assert raw[i, : len(expected)].tolist() == expected
+        assert (place[i, : len(expected)] * 10 + 100 * i + torch.arange(len(expected))).tolist() == expected
+
+
+FEAT = rf.Dim(2, name="feat")
+
+
+def _attention(x, word):
+    return rf.dot_attention(x, x, x, key_dim=FEAT, axis=word)
+
+
+REFUSED = {
+    "sort": lambda x, word: rf.sort(x, axis=word),
+    "pool": lambda x, word: rf.pool1d(x, mode="max", pool_size=2, in_spatial_dim=word),
+    "attention": lambda x, word: _attention(rf.expand_dim(rf.cast(x, "float32"), FEAT), word),
+    "window": lambda x, word: rf.window(x, spatial_dim=word, window_dim=rf.Dim(2)),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_results_whose_padding_no_lengths_can_say_are_refused(name):
+    s = Sentences()
+    with pytest.raises(DimError, match=f"{name}: the lengths of letter depend on {{word:1–3}}"):
+        REFUSED[name](s.x, s.word)
+    even = rf.convert_to_tensor(torch.tensor([[3, 1], [2, 4]]), dims=[batch_dim, s.word], lengths=[2, 2])
+    assert rf.sort(even, axis=batch_dim)[0].raw_tensor.tolist() == [[2, 1], [3, 4]]

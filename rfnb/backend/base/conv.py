@@ -14,7 +14,7 @@ import numpy as np
 
 from rfnb.backend.base.math import join
 from rfnb.backend.base.require import axis_of, explain_dtypes
-from rfnb.backend.base.sizes import bound, fitted, trimmed
+from rfnb.backend.base.sizes import bound, fitted, require_no_inner_dims, trimmed
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim, as_dims, check_dims
 from rfnb.core.dims.lengths import Lengths, Size, frame_numbers
@@ -625,6 +625,7 @@ def _pooled(
         outer = [dim for dim in source.dims if dim not in spatial]
         plan, out = plan_of("pool", source, slides, outer, spatial, out_spatial)
         source.sig.keep(key, plan)
+    require_no_inner_dims("pool", source, spatial)
     lengths = bind("pool", plan, out, source.lengths, spatial)
     raw = backend.fill_padding(source, backend.lowest_raw(source._raw) if mode == "max" else 0, tuple(spatial))
     raw, shape = one_axis(backend, backend.move_raw(raw, plan.there), max(plan.rest - 1, 0))

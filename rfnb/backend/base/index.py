@@ -15,7 +15,7 @@ import numpy as np
 
 from rfnb.backend.base.math import join
 from rfnb.backend.base.require import axis_of, require_ints
-from rfnb.backend.base.sizes import bound, fitted, ragged, size_in
+from rfnb.backend.base.sizes import bound, fitted, inner_dims, ragged, size_in
 from rfnb.backend.base.tape import is_trial, untaped
 from rfnb.core.advice.similar_dims import mark_beam
 from rfnb.core.dims import align
@@ -425,7 +425,7 @@ class ScatterOps:
             axis_of("scatter", indices, dim, "indices")
         require_ints("scatter", indices, "indices")
         if use_mask:
-            indices = _with_owners(cls, indices, over, join(source, indices))
+            indices = _with_owners(cls, indices, over, source, join(source, indices))
         batch = [d for d in indices.dims if d not in over]
         features = [d for d in source.dims if d not in indices.sig.index]
         lengths = join(source, indices).join(current_lengths(into), source.sig, align.sig(into))
@@ -457,13 +457,19 @@ class ScatterOps:
         return tensor_of(raw, signature, lengths)
 
 
-def _with_owners(backend: type[Backend], indices: Tensor, over: Sequence[Dim], lengths: Lengths) -> Tensor:
-    """The indices repeated along dims that the lengths of `over` depend on: padding differs there."""
+def _with_owners(
+    backend: type[Backend], indices: Tensor, over: Sequence[Dim], source: Tensor, lengths: Lengths
+) -> Tensor:
+    """The indices repeated along dims that the lengths of `over` depend on, or the reverse: padding differs there."""
     for dim in over:
         size = lengths.size(dim) if dim.dimension is None else None
         for owner in () if size is None else size.dims:
             if owner not in indices.sig.index:
                 indices = backend.expand_dim(indices, owner)
+    for dim in inner_dims(source, over):
+        if dim not in indices.sig.index:
+            indices = backend.expand_dim(indices, dim)
+            indices = tensor_of(indices._raw, indices.sig, lengths)
     return indices
 
 
@@ -513,7 +519,7 @@ class TopKOps:
         places = [axis_of("top_k", source, dim) for dim in dims]
         size = _count(cls, source, places, k)
         count, k_dim = size.max, k_dim or Dim(None if size.dims else size.max, name="top_k")
-        padding = cls.padding_for(source, dims)
+        padding = cls.padding_for(source, (*dims, *inner_dims(source, dims)))
         raw = source._raw
         if padding is not None:
             raw = cls.masked_fill_raw(raw, padding, cls.lowest_raw(raw))

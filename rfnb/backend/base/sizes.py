@@ -132,6 +132,26 @@ def fitted(backend: type[Backend], x: Tensor, dim: Dim) -> Tensor:
     return trimmed(backend, x) if resizes else x
 
 
+def inner_dims(x: Tensor, dims: Sequence[Dim]) -> tuple[Dim, ...]:
+    """The other dims of `x` whose lengths depend on `dims`, along which their padding is in other places."""
+    if x.lengths.owners.isdisjoint(dims):
+        return ()
+    sizes = {dim: x.size_of(dim) for dim in x.sig.frames if dim not in dims}
+    return tuple(dim for dim, size in sizes.items() if size.ragged and not set(dims).isdisjoint(size.dims))
+
+
+def require_no_inner_dims(op: str, x: Tensor, dims: Sequence[Dim]) -> None:
+    """Raises DimError if lengths of another dim of `x` depend on `dims`, for ops whose results would be uneven."""
+    inner = inner_dims(x, dims)
+    if inner:
+        raise DimError(
+            f"{op}: the lengths of {inner[0].name} depend on {align.show_dims(dims)}",
+            got=x.describe_dims(),
+            expected="the same padding in all frames",
+            hint="rf.pack_padded or rf.masked_select joins the valid frames without padding",
+        )
+
+
 def constant(
     backend: type[Backend], x: Tensor, dims: Sequence[Dim], key: object, make: Callable[[], np.ndarray]
 ) -> RawTensor:
