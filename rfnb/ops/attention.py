@@ -102,7 +102,8 @@ def attend(
 
     If `query` has `axis`, its frames are those of the keys. There must be no NaN in the padding of `bias`.
     """
-    require_no_inner_dims("attention", keys, [axis])
+    if axis in keys.lengths.owners:
+        require_no_inner_dims("attention", keys, [axis])
     listener = active_listener()
     result: Tensor | None = None
     broadcast = attention_dropout_broadcast_default() if att_dropout_broadcast is None else att_dropout_broadcast

@@ -142,8 +142,11 @@ class Mirror(torch.nn.Module):
 
         Raises ParameterError for one that torch computes in calls of this torch module, from others that it trains.
         """
+        parameters = self._parameters
         for name, raw in self._seen.items():
-            new = self._parameters.get(name, self._buffers.get(name))
+            if parameters.get(name) is raw:
+                continue
+            new = parameters.get(name, self._buffers.get(name))
             if new is None:
                 raise ParameterError(
                     f"{self._get_name()}: torch computes its {name}, but only for calls of the torch module",
@@ -152,7 +155,7 @@ class Mirror(torch.nn.Module):
                     hint="net(…), net.parameters() and net.state_dict() of net = rf.to_torch(model); it is a parameter "
                     "again after torch.nn.utils.parametrize.remove_parametrizations or torch.nn.utils.prune.remove",
                 )
-            if new is not raw and type(new) is torch.nn.Parameter:
+            if type(new) is torch.nn.Parameter and new is not raw:
                 self.pull()
                 return
 
