@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -106,6 +107,8 @@ def make_venv() -> None:
     except StepFailed as error:
         print()
         give_up(f"No virtual environment could be made in .venv: {error}", log=True)
+    with contextlib.suppress(StepFailed):  # a pip of today needs half the time of the one that comes with Python 3.11
+        run(VENV / "bin" / "python", "-m", "pip", "install", "--upgrade", "pip")
     timer.done()
 
 

@@ -31,6 +31,7 @@ EXTENSION = ROOT / "extension"
 STATIC = ROOT / "rfnb" / "display" / "static"
 BUILT = [ROOT / "rfnb" / "labextension" / "package.json", STATIC / "stepper.js", STATIC / "views.js"]
 PACKAGES = "lib/python3*/site-packages"
+LINK = "share/jupyter/labextensions/rfnb-lab"
 NOT_SOURCES = {"node_modules", "lib", ".yarn", "test"}
 HERE = Stamps(CACHE / "setup")
 
@@ -110,7 +111,6 @@ def install_packages(env: Environment, goal: str) -> None:
     builders = tomllib.loads(pyproject.read_text())["build-system"]["requires"]
     unlink_extension(env)
     pip(env, "packages", f"installing rfnb[{extras}]", *builders, "-e", f"{ROOT}[{extras}]")
-    (env.stamps.folder / "link").unlink(missing_ok=True)
     return env.stamps.mark(f"packages-{extras}", key)
 
 
@@ -203,35 +203,25 @@ def step(topic: str, name: str, key: str, there: bool, *command: str) -> None:
 
 def unlink_extension(env: Environment) -> None:
     """Before rfnb is installed again: pip would write through the link, into what the next wheel is made of."""
-    link = env.prefix / "share" / "jupyter" / "labextensions" / "rfnb-lab"
+    link = env.prefix / LINK
     if link.is_symlink():
         link.unlink()
     (BUILT[0].parent / "install.json").unlink(missing_ok=True)
 
 
 def link_extension(env: Environment) -> None:
-    """JupyterLab of the environment reads the extension from this checkout."""
-    link_server_extension(env)
-    link = env.prefix / "share" / "jupyter" / "labextensions" / "rfnb-lab"
-    if env.stamps.fresh("link", str(link)) and link.resolve() == BUILT[0].parent:
-        return say("link", "up to date")
-    timer = Timer("link", "extension → JupyterLab")
-    try:
-        run("jupyter-builder", "develop", ".", "--overwrite")
-    except StepFailed as error:
-        print()
-        give_up(f"link: {error}", log=True)
-    timer.done()
-    return env.stamps.mark("link", str(link))
-
-
-def link_server_extension(env: Environment) -> None:
-    """The server of the environment's JupyterLab finds its extension in this checkout."""
+    """JupyterLab of the environment, and its server, read both halves of the extension from this checkout."""
+    link = env.prefix / LINK
+    if not link.is_symlink():
+        shutil.rmtree(link, ignore_errors=True)
     settings = env.prefix / "etc" / "jupyter" / "jupyter_server_config.d"
-    settings.mkdir(parents=True, exist_ok=True)
-    for folder, name in [(settings, "rfnb_lab.json"), *((p, "rfnb_lab.py") for p in env.prefix.glob(PACKAGES))]:
-        (folder / name).unlink(missing_ok=True)
-        (folder / name).symlink_to(EXTENSION / "server" / name)
+    links = {link: BUILT[0].parent, settings / "rfnb_lab.json": EXTENSION / "server" / "rfnb_lab.json"}
+    links |= {p / "rfnb_lab.py": EXTENSION / "server" / "rfnb_lab.py" for p in env.prefix.glob(PACKAGES)}
+    for place, target in links.items():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.unlink(missing_ok=True)
+        place.symlink_to(target)
+    say("link", "extension → JupyterLab")
 
 
 def debian_packages(goal: str) -> None:
