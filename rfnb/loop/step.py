@@ -409,6 +409,7 @@ def execute(
     history = outcome.kept = StateHistory(backend, initial) if record else None
     append = [rows.append for rows in outcome.outputs]
     compiled, pace, over, origin = None, Pace(0.05, 0.2), False, start
+    repeats = bindings.limit.unknown and not record  # without a batch there are shapes only: those of one step
     try:
         for steps, new in _phases(schedule, bindings.limit, start, overrides):
             values = overrides.get(steps.start, {})
@@ -425,7 +426,7 @@ def execute(
                 if pause is not None:
                     room = min(room, pause.most_steps() or room)
                 room = min(room, recompute or room)
-                part = steps[: room if progress is None else min(room, pace.steps)]
+                part = steps[: 1 if repeats else room if progress is None else min(room, pace.steps)]
                 outcome.steps, outcome.states, over = run(
                     part, outcome.states, inputs, append, backend.all_true_raw, history and history.fresh.append
                 )
@@ -439,6 +440,10 @@ def execute(
                     if outcome.kept is not history:  # states were edited
                         history, origin = outcome.kept, outcome.steps
                 steps = steps[len(part) :]
+                if repeats:
+                    for rows in outcome.outputs:
+                        rows.extend(rows[-1:] * len(steps))
+                    outcome.steps, steps = outcome.steps + len(steps), steps[:0]
     except BaseException as error:
         had = {} if compiled is None else compiled.variables(error)
         outcome.steps, outcome.states = had.get("done", outcome.steps), had.get("states", outcome.states)
