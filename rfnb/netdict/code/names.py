@@ -198,7 +198,7 @@ def block_of(lines: Sequence[str]) -> Block | None:
     """The lines as a block; None if one of them does more than to assign variables."""
     block = Block()
     for line in lines:
-        tree = ast.parse(line.strip()).body if not line.strip().startswith(("#", "with ", "for ", "return ")) else []
+        tree = [] if line.endswith(":") else ast.parse(line.strip()).body
         if not tree or not isinstance(tree[0], ast.Assign):
             return None
         tree[0].value = block.visit(tree[0].value)
@@ -218,11 +218,14 @@ def folded(lines: list[str], indent: str, names: tuple[str, str] | None = None) 
     )
     names = names or (f"block{number}", f"blocks{number}")
     plain = [line.startswith(indent) and not line.startswith(f"{indent} ") for line in lines]
+    forms = [block and block.form for block in (block_of([line]) for line in lines)]
     start = 0
     while start < len(lines):
         for size in range(2, (len(lines) - start) // 2 + 1):
             if not all(plain[start : start + 2 * size]):
                 break
+            if forms[start] != forms[start + size] or forms[start : start + size] != forms[start + size :][:size]:
+                continue  # there, blocks differ too
             blocks = [block_of(lines[start : start + size])]
             while blocks[-1] is not None and blocks[-1].form == blocks[0].form:  # type: ignore[union-attr]
                 at = start + len(blocks) * size

@@ -73,7 +73,7 @@ def ctc_loss(log_probs: Tensor, targets: Tensor, frames: Tensor, labels: Tensor,
 
 
 def load_checkpoint(net: nn.Module, parameters: dict[str, Any]) -> None:
-    """Sets the parameters of the net from those of a checkpoint, arrays by the names that `rf.save` writes."""
+    """Sets the parameters of the net from those of a checkpoint, arrays by the names that a saved net has."""
     own = dict(net.named_parameters(remove_duplicate=False))
     values = dict(converted(name, torch.as_tensor(array)) for name, array in parameters.items())
     known = {id(own[name]) for name in values if name in own}
