@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -121,8 +122,13 @@ class TensorProtocols:
 
     @property
     def grad(self: Tensor) -> Tensor | None:
-        """The gradient after `loss.backward()`, with the dims of this tensor; None if there is none."""
+        """The gradient after `loss.backward()`, with the dims of this tensor; None if there is none.
+
+        Functions of torch get the raw one, so that they take `model.parameters()`: torch.nn.utils.clip_grad_norm_.
+        """
         raw = getattr(self._raw, "grad", None)
+        if sys._getframe(1).f_globals.get("__name__") == "torch.nn.utils.clip_grad":
+            return raw
         return None if raw is None else self.like(raw, align.sig(self.dims, None, self.feature_dim))
 
     @grad.setter

@@ -202,3 +202,15 @@ def test_a_place_is_set_at_every_step_of_a_loop_and_not_by_its_trial():
         count.assign_key(None, loop.unstack(places), None, 1.0, op="add")
         loop.stack(rf.ones([]))
     assert count.raw_tensor.tolist() == [1.0, 0.0, 2.0]
+
+
+def test_gradients_are_clipped_by_torch():
+    model = rf.Linear(rows, cols)
+    weight, bias = raws = [param.raw_tensor for param in model.parameters()]
+    weight.grad, bias.grad = torch.full_like(weight, 3.0), torch.full_like(bias, -4.0)
+    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    assert norm.item() == pytest.approx((15 * 9 + 5 * 16) ** 0.5)
+    assert torch.cat([raw.grad.flatten() for raw in raws]).norm().item() == pytest.approx(1.0, abs=1e-5)
+    torch.nn.utils.clip_grad_value_(list(model.parameters()), 0.1)
+    assert weight.grad.unique().item() == pytest.approx(0.1) and bias.grad.unique().item() == pytest.approx(-0.1)
+    assert model.weight.grad.dims == (rows, cols)
