@@ -36,11 +36,17 @@ class NotSpecified:
 
 
 def specified(init: Callable[..., None]) -> Callable[..., None]:
-    """`init`, called without the named arguments that are `NotSpecified`."""
+    """`init`, called without the named arguments that are `NotSpecified`; its errors name the class that is made."""
 
     @functools.wraps(init)
     def __init__(self: Any, *args: object, **kwargs: object) -> None:  # messages find a constructor by this name
-        init(self, *args, **{name: value for name, value in kwargs.items() if value is not NotSpecified})
+        try:
+            init(self, *args, **{name: value for name, value in kwargs.items() if value is not NotSpecified})
+        except TypeError as error:  # of Python, for missing arguments: it names the class that defines `init`
+            if type(self).__init__ is not __init__ or not str(error).startswith(f"{init.__qualname__}()"):
+                raise
+            name = f"{type(self).__name__}.__init__"
+            raise TypeError(str(error).replace(init.__qualname__, name, 1)) from None
 
     return __init__
 

@@ -174,6 +174,23 @@ def test_what_does_not_fit_is_told(make, message):
         make()
 
 
+@pytest.mark.parametrize("kind", [rf.Conv1d, rf.TransposedConv3d, rf.RotaryPosSelfAttention, rf.CausalSelfAttention])
+def test_a_missing_argument_is_one_of_the_class_that_is_made(kind):
+    with pytest.raises(TypeError, match=rf"^{kind.__name__}.__init__\(\) missing .* 'in_dim'"):
+        kind()
+    with pytest.raises(TypeError, match=rf"^{kind.__name__}.__init__\(\) takes "):
+        kind(*[IN] * 9)
+
+
+def test_a_missing_argument_of_the_base_is_one_of_the_base():
+    class Own(rf.Linear):
+        def __init__(self):
+            super().__init__(IN)
+
+    with pytest.raises(TypeError, match=r"^Linear.__init__\(\) missing"):
+        Own()
+
+
 def test_it_says_what_it_is():
     assert rf.Conv2d(IN, OUT, (3, 5), padding="same").extra_repr() == "in:4 → out:6, 3×5, padding=same"
 
