@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
 
+from rfnb.backend.base.index import line_to_warn
 from rfnb.backend.base.require import axis_of
 from rfnb.core.advice.torch_equivalents import likely_features
 from rfnb.core.dims.dim import Dim
@@ -15,7 +17,7 @@ from rfnb.core.ground.defaults import is_float_dtype
 from rfnb.core.run_ctx import get_run_ctx, get_run_ctx_step
 from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import DimError
+from rfnb.errors import DimError, ParameterError
 from rfnb.ops.conv import stft
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import range_over_dim
@@ -100,8 +102,24 @@ def mel_filterbank(
         )
     top = sampling_rate / 2 if f_max is None else f_max
     triangles = _triangles(out_dim.get_dim_value(), fft_length, sampling_rate, f_min or 0, top)
+    _warn_of_empty(triangles, in_dim, out_dim)
     weights = convert_to_tensor(triangles, dims=[in_dim, out_dim], dtype=x.dtype, device=x.device, feature_dim=out_dim)
     return matmul(x, weights, reduce=in_dim)
+
+
+def _warn_of_empty(triangles: np.ndarray, in_dim: Dim, out_dim: Dim) -> None:
+    """Warns, once for a line of the user, of bands that lie between two frequencies, so that they are always 0."""
+    empty = np.flatnonzero(~triangles.any(axis=0))
+    line = line_to_warn("mel_filterbank") if len(empty) else None
+    if line is not None:
+        error = ParameterError(
+            "mel_filterbank: some bands are so narrow that they cover none of the frequencies, and are always 0",
+            got=f"{len(empty)} of the {len(triangles[0])} bands of {out_dim.name}, the first is number {empty[0]}, "
+            f"for {len(triangles)} frequencies of {in_dim.name}",
+            expected="bands that cover at least one frequency",
+            hint="fewer bands, or a longer transform: n_fft of log_mel_filterbank_from_raw, fft_length of rf.stft",
+        )
+        warnings.warn_explicit(str(error), UserWarning, line.file, line.line)
 
 
 @functools.lru_cache(16)

@@ -87,6 +87,16 @@ def test_bands_are_triangles():
         rf.audio.mel_filterbank(each, in_dim=bins, out_dim=bands, sampling_rate=16000, fft_length=512)
 
 
+def test_bands_without_a_frequency_are_warned_of_once():
+    bins, bands = rf.Dim(9, name="bins"), rf.Dim(12, name="bands")
+    with pytest.warns(UserWarning, match=r"always 0\n.* of the 12 bands of bands, .* for 9 frequencies") as warned:
+        for _ in range(2):
+            y = rf.audio.mel_filterbank(rf.ones([bins]), in_dim=bins, out_dim=bands, sampling_rate=16000)
+    assert len(warned) == 1 and warned[0].filename == __file__
+    empty = int((y.raw_tensor == 0).sum())
+    assert 0 < empty < 12 and f"{empty} of the 12" in str(warned[0].message)
+
+
 def masked(y, dims):
     """Which entries are 0, as {dims}, where the others are 1."""
     return y.copy_transpose(dims).numpy() == 0
