@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,6 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from rfnb.backend.base.index import first_outside, line_to_warn
+from rfnb.backend.base.loss import ROUNDING
 from rfnb.backend.base.tape import untaped
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
@@ -399,6 +403,7 @@ def ctc_beam(
         scorers: parts that are added for each label, but not for blanks, as for `loop.choice`: {"lm": (lm, 0.4)}.
             start: the label that they see before the first one.
 
+    Warns, once for a line, of values above 0, which are not log probabilities; scaled likelihoods may have them.
     Raises DimError if `log_probs` does not have the dims, ParameterError for numbers out of range.
     """
     axis = axis or log_probs.feature_dim
@@ -409,6 +414,16 @@ def ctc_beam(
             expected="spatial_dim and axis among its dims",
             hint="rf.search.ctc_beam(log_probs, spatial_dim=time, axis=label_dim, blank=0)",
         )
+    got = first_outside(backend_of_raw(log_probs._raw), log_probs, -math.inf, ROUNDING)
+    line = None if got is None else line_to_warn("ctc_beam")
+    if line is not None:  # a warning, since they may be divided by priors
+        error = ParameterError(
+            "ctc_beam: these are not log probabilities",
+            got=got,
+            expected="at most 0, except of scaled likelihoods",
+            hint="rf.log_softmax(logits, axis=…) for logits, rf.safe_log(probs) for probabilities",
+        )
+        warnings.warn_explicit(str(error), UserWarning, line.file, line.line)
     loop, hypotheses = Loop(axis=spatial_dim, name="ctc_beam"), Dim(beam, name="beam")
     with loop:
         frame = loop.unstack(log_probs)

@@ -144,6 +144,17 @@ def test_wrong_arguments(wrong, error, words):
         rf.search.ctc_beam(log_probs, **{"spatial_dim": time, "axis": axis, "blank": 0, **wrong})
 
 
+def test_probabilities_or_logits_are_warned_of_once():
+    time, axis = rf.Dim(2, name="time"), rf.Dim(2, name="axis")
+    logits = rf.convert_to_tensor([[3.0, -1.0], [-2.0, 1.0]], dims=[time, axis])
+    with pytest.warns(UserWarning, match=r"not log probabilities\n.* 3 at time 0") as warned:
+        for x in (logits, logits, rf.log_softmax(logits, axis=axis)):
+            found = rf.search.ctc_beam(x, spatial_dim=time, axis=axis, blank=0)
+    assert len(warned) == 1 and warned[0].filename == __file__ and found.scores.raw_tensor.max() < 0
+    with pytest.warns(UserWarning, match=r"not log probabilities\n.* 0.9\d* at time 0"):
+        rf.search.ctc_beam(rf.softmax(logits, axis=axis), spatial_dim=time, axis=axis, blank=0)
+
+
 def test_a_scorer_that_does_not_score_blank_is_an_error_that_says_so():
     time, letter = rf.Dim(2, name="time"), rf.Dim(2, name="letter", vocab=["a", "b"])
 
