@@ -116,7 +116,8 @@ class Found(TextResult):
     def nbest(self, n: int = 4, text: bool = True) -> list[list[Any]]:
         """For each sequence the `n` best hypotheses, the best first, as text or as tuples of labels.
 
-        There are fewer if fewer are left.
+        There are fewer if fewer are left. A text has no spaces where all labels are single characters: for an error
+        rate by label, take the labels, `text=False`, or `rf.search.report(found, references).error_rate`.
         """
         if n < 1:
             raise SearchError("nbest: `n` is the number of hypotheses", got=n, expected="1 or more")
