@@ -74,7 +74,7 @@ def for_each(trees: Sequence[Tree], values: object, what: str) -> list[object]:
         missing = [tree.name for tree in trees if tree.tag not in values]
         if missing:
             raise SearchError(
-                f"report: a sequence has no {what}", got=", ".join(map(repr, missing[:8])), expected="one for each tag"
+                f"a sequence has no {what}", got=", ".join(map(repr, missing[:8])), expected="one for each tag"
             )
         return [values[tree.tag] for tree in trees]
     entries = _entries(values, what)

@@ -34,6 +34,7 @@ from rfnb.display.markup.html import Html, el, note_html, wide
 from rfnb.display.markup.numbers import plain, short
 from rfnb.errors import ViewError
 from rfnb.printable import printable_name
+from rfnb.search.corpus import for_each
 from rfnb.search.explain.fork import reason_against
 from rfnb.search.explain.position import Where
 from rfnb.search.result import Found
@@ -69,9 +70,9 @@ def describe(
 ) -> BeamView:
     """The search for one sequence as JSON.
 
-    batch: the position or tag of the sequence. reference: what should have been found, as text, labels or numbers.
-    pruned: how many of the pruned candidates are drawn of each step. tokenizer: for the labels of a search without a
-    vocabulary; or an `rf.Vocab`.
+    batch: the position or tag of the sequence. reference: what should have been found, as text, labels or numbers;
+    or a dict of these by tag. pruned: how many of the pruned candidates are drawn of each step. tokenizer: for the
+    labels of a search without a vocabulary; or an `rf.Vocab`.
     """
     if tokenizer is not None and not isinstance(search, Where):
         vocab = tokenizer if isinstance(tokenizer, Vocab) else Vocab(tokenizer)
@@ -80,6 +81,8 @@ def describe(
         return _empty(search)
     notes = page.Notes()
     tree = search.tree if isinstance(search, Where) else search.tree[batch] if isinstance(search, Found) else search
+    if isinstance(reference, Mapping):
+        [reference] = for_each([tree], reference, "reference")
     where = search if isinstance(search, Where) else None if reference is None else tree.where(reference)
     names = [tree.name for tree in search.tree[:OTHERS]] if isinstance(search, Found) and len(search) > 1 else []
     fall = None if where is None or where.fall is None else where.fall.step

@@ -72,6 +72,16 @@ def test_a_reference_is_framed_until_it_falls_out():
     assert rf.show(tree.where(lost.labels)).svg == view.svg
 
 
+def test_references_by_tag_are_those_of_the_sequence():
+    found = found_of(Net(5, 2, 1), labels=list("a.cde"), tags=["laugh", "kiwi"])
+    references = {"kiwi": "ca", "laugh": "d", "other": "e"}
+    assert rf.show(found, reference=references).data["reference"]["text"] == "d"
+    assert rf.show(found, batch="kiwi", reference=references).text == rf.show(found, batch=1, reference="ca").text
+    with pytest.raises(SearchError, match="a sequence has no reference") as error:
+        rf.show(found, reference={"kiwi": "ca"})
+    assert error.value.got == "'laugh'"
+
+
 def test_scissors_at_the_first_step_are_in_the_picture():
     tree = search(Net(5, 1, 2), 1, 2, 4, debug=True)[0].found.tree[0]
     lost = next(node for node in tree.pruned(0) if not node.ends)
