@@ -26,6 +26,7 @@ from rfnb.display.training.schema import LossCurve, ProgressView
 from rfnb.errors import ParameterError
 from rfnb.printable import encodable, visible
 from rfnb.trace.plain.record import record_loop
+from rfnb.trace.plain.recorder import recording_here
 from rfnb.trace.probe.probe import followers
 from rfnb.trace.run.job import KERNEL, in_job, write_json
 from rfnb.trace.run.options import in_notebook
@@ -193,7 +194,7 @@ class Progress(Shown, Generic[B]):
         The loop is recorded as an `rf.Loop` would be: in notebooks, or if a condition may pause it.
         """
         name = self.name or "training"
-        if should_record(None, name):
+        if should_record(None, name) or sys._getframe(1) in recording_here().frames:  # which takes the name from here
             caller, stores = "progress" if waits_for(name) else "", should_store(None)
             record_loop(sys._getframe(1), name, caller=caller, stores=stores, pausing=self._draw_now)
         return self.unrecorded()

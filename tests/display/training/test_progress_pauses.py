@@ -145,3 +145,12 @@ def test_a_progress_that_is_no_loop_of_the_user_is_an_iterable_as_ever():
         batches = iter(rf.progress("ab", plot=False))
         assert next(batches) == "a"
     assert sys.gettrace() is None
+
+
+def test_a_loop_that_is_recorded_anyway_has_the_name_of_its_progress():
+    rf.pause_when("n > 1", loop="tuning")
+    with rf.record_loops():
+        for i, n in enumerate(rf.progress(range(3), name="fine-tuning", plot=False)):
+            double = i + n
+    assert [run.name for run in rf.runs] == ["fine-tuning"] and rf.runs[-1][2].double.item() == double
+    assert rf.pauses.ran == {"fine-tuning"}
