@@ -42,6 +42,10 @@ CALLS = {
     "gelu": lambda: functional.gelu(X),
     "sum": lambda: N.sum(-1, keepdim=True),
     "sum of bool": lambda: B.sum(0),
+    "sum of all": lambda: N.sum(),
+    "any of all": lambda: B.any(),
+    "all of all": lambda: X.all(),
+    "log_sigmoid": lambda: functional.logsigmoid(X),
     "sum of two": lambda: X.sum((0, 2)),
     "mean": lambda: X.mean([1]),
     "amax": lambda: X.amax(-1),
@@ -190,7 +194,7 @@ conformer = {
 for net in (blstm, attention, conformer):
     for search in (False, True):
         extern = rf.ExternData({"data": {"dim": 8}, "classes": {"dim": 5, "sparse": True}})
-        rf.Network(extern_data=extern, search_flag=search).construct_from_dict(net)
+        rf.Network(extern_data=extern, search_flag=search).construct_from_dict(net).report()
 print([name for name in ("torch._dynamo", "sympy") if name in sys.modules])
 """
 
