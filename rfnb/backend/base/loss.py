@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
 
 
-EstimatedType = Annotated[str, OneOf("logits", "log-probs", "probs")]
 ROUNDING = 0.02
 """By how much rounding may move a probability beyond 0 or 1, or its logarithm above 0."""
+RANGES = {"logits": (-math.inf, math.inf), "log-probs": (-math.inf, ROUNDING), "probs": (-ROUNDING, 1 + ROUNDING)}
+EstimatedType = Annotated[str, OneOf(*RANGES)]
 
 
 class LossOps:
@@ -85,8 +86,9 @@ class LossOps:
 
 def _log_probs(backend: type[Backend], x: Tensor, kind: str) -> Tensor:
     """The log probabilities of entries of this kind, or of log probabilities made of logits."""
+    low, high = RANGES[kind]
+    got = None if kind == "logits" else first_outside(backend, x, low, high)
     if kind == "probs":
-        got = first_outside(backend, x, -ROUNDING, 1 + ROUNDING)
         if got is not None:
             raise ParameterError(
                 "cross_entropy: `estimated` are not probabilities",
@@ -95,7 +97,7 @@ def _log_probs(backend: type[Backend], x: Tensor, kind: str) -> Tensor:
                 hint='estimated_type="logits" for scores, "log-probs" for log probabilities',
             )
         return backend.safe_log(x)
-    if kind == "log-probs" and (got := first_outside(backend, x, -math.inf, ROUNDING)) is not None:
+    if got is not None:
         line = line_to_warn("cross_entropy")
         if line is not None:  # a warning, since a model may use other scores on purpose
             error = ParameterError(
