@@ -255,7 +255,7 @@ extern_data = {"data": {"shape": (None, 1), "dim": 1}, "classes": {"dim": 7, "sp
 network = {
 "stft": {"class": "stft", "frame_shift": 4, "frame_size": 16, "fft_size": 16, "from": "data"},
 "abs": {"class": "activation", "from": "stft", "activation": "abs"},
-"mel": {"class": "mel_filterbank", "from": "abs", "fft_size": 16, "nr_of_filters": 5, "n_out": 5},
+"mel": {"class": "mel_filterbank", "from": "abs", "fft_size": 16, "nr_of_filters": 3, "n_out": 3},
 "log": {"class": "activation", "from": "mel", "activation": "safe_log", "opts": {"eps": 1e-10}},
 "dct": {"class": "eval", "from": "log", "eval": "source(0) - tf.reduce_mean(source(0), axis=-1, keepdims=True)"},
 "image": {"class": "split_dims", "axis": "F", "dims": (-1, 1), "from": "dct"},
