@@ -139,13 +139,18 @@ export class Session implements IShown, IDisposable {
    * @returns false if a run that comes unasked has to wait for the running cell: it would take the place of values by none
    */
   async open(run: number, at: Place | null = null, unasked = false): Promise<boolean> {
-    const asked = ++this._asked;
+    if (unasked && this._isChosen) {
+      return true;
+    }
+    this.cancelOpening();
+    const asked = this._asked;
     this._training.drop();
     const shown = this._stepper?.state;
     if (!unasked && at === null && shown?.run.run === run && !shown.gone) {
       this._stepper?.first();
       return true;
     }
+    this._isChosen = !unasked;
     try {
       const view = await this.connection.requests.request('run', { run });
       if (asked !== this._asked || this._isDisposed) {
@@ -167,6 +172,8 @@ export class Session implements IShown, IDisposable {
       if (!(unasked && error instanceof Dropped)) {
         this.complain(error);
       }
+    } finally {
+      this._isChosen &&= asked !== this._asked;
     }
     return true;
   }
@@ -208,6 +215,7 @@ export class Session implements IShown, IDisposable {
   /** A run that was about to be shown is no longer wanted. */
   cancelOpening(): void {
     this._asked++;
+    this._isChosen = false;
   }
 
   /** Show an error. */
@@ -379,6 +387,8 @@ export class Session implements IShown, IDisposable {
   private _stepper: Stepper | null = null;
   private _error: string | null = null;
   private _asked = 0;
+  /** Whether the run that is requested is one that the user has chosen, so that no newer one takes its place. */
+  private _isChosen = false;
   private _isDisposed = false;
   private _changed = new Signal<this, void>(this);
   private _opened = new Signal<this, number>(this);

@@ -37,6 +37,28 @@ describe('Following new runs', () => {
     expect(shown(s)).toBe(3);
   });
 
+  it('goes to the older run that the user chooses while newer ones come', async () => {
+    const { kernel, session: s, runs } = await session([item(2), item(1)]);
+    const { answer } = kernel;
+    kernel.answer = () => null; // later
+    for (const run of [3, 4]) {
+      runs.unshift(item(run));
+      kernel.emit({ event: 'runs', data: [...runs] });
+    }
+    const opened = s.open(1);
+    for (const run of [3, 1]) {
+      const message = kernel.sent.find(({ command, args }) => command === 'run' && args.run === run)!;
+      const reply = { id: message.id, status: 'ok', error: null, ...answer(message) };
+      kernel.comms.filter(({ target }) => target !== 'rfnb.events').forEach(comm => comm.say(reply));
+      await settle();
+    }
+    kernel.answer = answer;
+    await opened;
+    expect(shown(s)).toBe(1);
+    await record(kernel, runs, item(5));
+    expect(shown(s)).toBe(1);
+  });
+
   it('leaves an older run on the page when it is dropped, until the newest is asked for', async () => {
     const { kernel, session: s, runs } = await session([item(2), item(1)]);
     await s.open(1);
