@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import functools
 import math
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
 
-from rfnb.backend.base.index import line_to_warn
+from rfnb.backend.base.index import warn_once
 from rfnb.backend.base.require import axis_of
 from rfnb.core.advice.torch_equivalents import likely_features
 from rfnb.core.dims.dim import Dim
@@ -110,8 +109,7 @@ def mel_filterbank(
 def _warn_of_empty(triangles: np.ndarray, in_dim: Dim, out_dim: Dim) -> None:
     """Warns, once for a line of the user, of bands that lie between two frequencies, so that they are always 0."""
     empty = np.flatnonzero(~triangles.any(axis=0))
-    line = line_to_warn("mel_filterbank") if len(empty) else None
-    if line is not None:
+    if len(empty):
         error = ParameterError(
             "mel_filterbank: some bands are so narrow that they cover none of the frequencies, and are always 0",
             got=f"{len(empty)} of the {len(triangles[0])} bands of {out_dim.name}, the first is number {empty[0]}, "
@@ -119,7 +117,7 @@ def _warn_of_empty(triangles: np.ndarray, in_dim: Dim, out_dim: Dim) -> None:
             expected="bands that cover at least one frequency",
             hint="fewer bands, or a longer transform: n_fft of log_mel_filterbank_from_raw, fft_length of rf.stft",
         )
-        warnings.warn_explicit(str(error), UserWarning, line.file, line.line)
+        warn_once("mel_filterbank", lambda: error)
 
 
 @functools.lru_cache(16)

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rfnb.backend.base.index import first_outside, line_to_warn
-from rfnb.backend.base.loss import ROUNDING
+from rfnb.backend.base.index import first_outside, warn_once
+from rfnb.backend.base.loss import ROUNDING, not_log_probs
 from rfnb.backend.base.tape import untaped
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
@@ -415,15 +414,10 @@ def ctc_beam(
             hint="rf.search.ctc_beam(log_probs, spatial_dim=time, axis=label_dim, blank=0)",
         )
     got = first_outside(backend_of_raw(log_probs._raw), log_probs, -math.inf, ROUNDING)
-    line = None if got is None else line_to_warn("ctc_beam")
-    if line is not None:  # a warning, since they may be divided by priors
-        error = ParameterError(
-            "ctc_beam: these are not log probabilities",
-            got=got,
-            expected="at most 0, except of scaled likelihoods",
-            hint="rf.log_softmax(logits, axis=…) for logits, rf.safe_log(probs) for probabilities",
-        )
-        warnings.warn_explicit(str(error), UserWarning, line.file, line.line)
+    if got is not None:  # a warning, since they may be divided by priors
+        expected = "at most 0, except of scaled likelihoods"
+        hint = "rf.log_softmax(logits, axis=…) for logits, rf.safe_log(probs) for probabilities"
+        warn_once("ctc_beam", lambda: not_log_probs("ctc_beam: these", got, expected, hint))
     loop, hypotheses = Loop(axis=spatial_dim, name="ctc_beam"), Dim(beam, name="beam")
     with loop:
         frame = loop.unstack(log_probs)

@@ -23,7 +23,7 @@ from rfnb.core.dims.align import Sig
 from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim, as_dims
 from rfnb.core.dims.lengths import Lengths, Size
-from rfnb.core.ground.source import PerPlace, Source, user_source
+from rfnb.core.ground.source import PerPlace, user_source
 from rfnb.core.ground.text import number_of
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
@@ -313,25 +313,27 @@ def warn_of_padding(backend: type[Backend], indices: Tensor, axis: Dim, lengths:
     version = backend.counted_version_raw(raw)
     lengths.keep(key, (ends, None if version is None else raw, version))
     beyond = values >= ends
-    line = line_to_warn("gather") if np.count_nonzero(beyond) else None
-    if line is not None:
+    if not np.count_nonzero(beyond):
+        return
+
+    def error() -> DimError:
         bad = np.argwhere(beyond)
-        error = DimError(
+        return DimError(
             f"gather: an index is after the end of its sequence of {axis.name}, and gives padding",
             got=_first(indices, values, bad)[1],
             expected=f"0 to {ends[tuple(bad[0])] - 1}",
             hint="clip_to_valid=True gives the last frame; a mask leaves such results out",
         )
-        warnings.warn_explicit(str(error), UserWarning, line.file, line.line)
+
+    warn_once("gather", error)
 
 
-def line_to_warn(kind: str) -> Source | None:
-    """The user's line if this is the first warning of this kind about it; None if not, or if it is not known."""
+def warn_once(kind: str, error_of: Callable[[], Exception]) -> None:
+    """Warns at the user's line, once for each line and kind, with the words of an error."""
     line = user_source()
-    if line is None or kind in _warned[line]:
-        return None
-    _warned[line].append(kind)
-    return line
+    if line is not None and kind not in _warned[line]:
+        _warned[line].append(kind)
+        warnings.warn_explicit(str(error_of()), UserWarning, line.file, line.line)
 
 
 def first_outside(backend: type[Backend], x: Tensor, low: float, high: float) -> str | None:

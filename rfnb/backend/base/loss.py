@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 
-from rfnb.backend.base.index import check_range, first_outside, line_to_warn
+from rfnb.backend.base.index import check_range, first_outside, warn_once
 from rfnb.backend.base.require import axis_of, require_ints
 from rfnb.core.advice.similar_dims import nearest
 from rfnb.core.advice.torch_equivalents import called, likely_features
@@ -97,17 +96,15 @@ def _log_probs(backend: type[Backend], x: Tensor, kind: str) -> Tensor:
                 hint='estimated_type="logits" for scores, "log-probs" for log probabilities',
             )
         return backend.safe_log(x)
-    if got is not None:
-        line = line_to_warn("cross_entropy")
-        if line is not None:  # a warning, since a model may use other scores on purpose
-            error = ParameterError(
-                "cross_entropy: `estimated` are not log probabilities",
-                got=got,
-                expected="at most 0",
-                hint='estimated_type="probs" for probabilities, "logits" for scores',
-            )
-            warnings.warn_explicit(str(error), UserWarning, line.file, line.line)
+    if got is not None:  # a warning, since a model may use other scores on purpose
+        hint = 'estimated_type="probs" for probabilities, "logits" for scores'
+        warn_once("cross_entropy", lambda: not_log_probs("cross_entropy: `estimated`", got, "at most 0", hint))
     return x
+
+
+def not_log_probs(what: str, got: str | None, expected: str, hint: str) -> ParameterError:
+    """The fault of scores that are used as log probabilities."""
+    return ParameterError(f"{what} are not log probabilities", got=got, expected=expected, hint=hint)
 
 
 def _check_frames(estimated: Tensor, target: Tensor, axis: Dim) -> None:

@@ -237,7 +237,7 @@ class Progress(Shown, Generic[B]):
         >>> progress.history[-1]
         {'epoch': 1, 'step': 2, 'loss': 0.25}
 
-        Behind the loop they belong to its last step: `progress.report(dev_loss=…)`. Raises ViewError for more than one
+        After the loop they belong to its last step: `progress.report(dev_loss=…)`. Raises ViewError for more than one
         number without dims.
         """
         self._history.report({"epoch": self.epoch, "step": max(self.step, 0)}, measures)
@@ -328,11 +328,12 @@ class Progress(Shown, Generic[B]):
         return ", ".join(f"{name} {short(value)}" for name, value in values.items())
 
     def _draw_plot(self) -> None:
-        from IPython.display import display
+        from IPython.display import DisplayHandle
 
         bundle = self._repr_mimebundle_()
         if self._handle is None:
-            self._handle = display(bundle, raw=True, display_id=True)
+            self._handle = DisplayHandle()  # first, so that an interrupt while it is shown makes no second one
+            self._handle.display(bundle, raw=True)
         else:
             self._handle.update(bundle, raw=True)
 

@@ -35,11 +35,15 @@ class Shown:
 
         self.bundles = []
         monkeypatch.setattr(progress_file, "in_notebook", lambda: True)
-        monkeypatch.setattr(IPython.display, "display", self.display)
+        self.displays, self.interrupts = 0, False
+        monkeypatch.setattr(IPython.display, "DisplayHandle", lambda: self)
+        monkeypatch.setattr(IPython.display, "display", lambda bar, **options: self.bundles.append(bar) or self)
 
     def display(self, bundle, **options):
         self.bundles.append(bundle)
-        return self
+        self.displays += 1
+        if self.interrupts:
+            raise KeyboardInterrupt
 
     def update(self, bundle, **options):
         self.bundles.append(bundle)
@@ -48,6 +52,15 @@ class Shown:
 @pytest.fixture
 def shown(monkeypatch):
     return Shown(monkeypatch)
+
+
+def test_an_interrupt_while_the_plot_is_shown_makes_no_second_plot(shown):
+    shown.interrupts = True
+    progress = rf.progress(range(3))
+    with pytest.raises(KeyboardInterrupt):
+        for _ in progress:
+            progress.report(loss=1.0)
+    assert (shown.displays, len(shown.bundles)) == (1, 2) and progress.stopped
 
 
 def test_what_is_reported_is_the_history():
