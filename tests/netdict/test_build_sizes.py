@@ -7,6 +7,8 @@ import pytest
 
 import rfnb as rf
 from rfnb.errors import BackendError
+from rfnb.loop import run_body
+from rfnb.loop.step import execute
 from rfnb.netdict import axes
 from rfnb.netdict.build import NetNode, every_node
 from rfnb.netdict.layer import Layer
@@ -116,6 +118,18 @@ def test_lengths_of_templates_are_not_read():
     for read in (lambda n: n.tolist(), np.asarray, lambda n: n[0].item(), int):
         with pytest.raises(BackendError, match="no batch"):
             read(x.size_of(x.dims[1]).values)
+
+
+@pytest.mark.parametrize("unit", ["gru", "rhn"])
+def test_a_loop_without_a_batch_takes_one_step_for_all(unit, monkeypatch):
+    outcomes = []
+    monkeypatch.setattr(
+        run_body, "execute", lambda *args, **kwargs: outcomes.append(execute(*args, **kwargs)) or outcomes[-1]
+    )
+    net = rf.Network(extern_data=rf.ExternData(EXTERN))
+    net.construct_from_dict({"output": {"class": "rec", "unit": unit, "n_out": 4, "from": "data"}})
+    (rows,) = outcomes[0].outputs
+    assert outcomes[0].steps == len(rows) >= 1000 and len({*map(id, rows)}) == 1
 
 
 LONG = {
