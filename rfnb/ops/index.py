@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from rfnb.backend.base.backend import Backend
 from rfnb.backend.base.index import MODES, check_range, warn_of_padding
 from rfnb.backend.base.math import join
+from rfnb.backend.base.reduce import EXACT
 from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.sizes import bound, renamed, require_no_inner_dims, size_in
 from rfnb.core.dims import align
@@ -273,6 +274,8 @@ def scatter_logsumexp(
     [2.0, 0.0]
     """
     places: Any = {"indices": indices, "indices_dim": indices_dim, "out_dim": out_dim}
+    if exact := EXACT.get(source.dtype):
+        return cast(scatter_logsumexp(cast(source, exact), fill_value=fill_value, **places), source.dtype)
     source = source.copy_masked(0.0)  # otherwise exp(NaN) in padding would get into the gradient
     highest = stop_gradient(scatter(source, mode="max", **places))
     highest = where(is_finite(highest), highest, 0.0)
@@ -297,6 +300,8 @@ def scatter_logmeanexp(
     [2.0, 0.0]
     """
     places: Any = {"indices": indices, "indices_dim": indices_dim, "out_dim": out_dim}
+    if exact := EXACT.get(source.dtype):
+        return cast(scatter_logmeanexp(cast(source, exact), fill_value=fill_value, **places), source.dtype)
     total = scatter_logsumexp(source, fill_value=fill_value, **places)
     return sub(total, log(cast(scatter_count(fill_value=1, **places), total.dtype)))
 
@@ -393,6 +398,7 @@ def search_sorted(
     backend: type[Backend] = backend_of_raw(sorted_seq._raw)
     queries = tensor(values, sorted_seq)
     axis_of("search_sorted", sorted_seq, axis, "sorted_seq")
+    require_no_inner_dims("search_sorted", sorted_seq, [axis])
     batch = [dim for dim in sorted_seq.dims if dim is not axis]
     inner = [dim for dim in queries.dims if dim not in batch]
     lengths = join(sorted_seq, queries)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Annotated, Protocol
 
-from rfnb.backend.base.reduce import MODES
+from rfnb.backend.base.reduce import EXACT, MODES
 from rfnb.core.advice.torch_equivalents import features_hint
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
@@ -100,11 +100,11 @@ def reduce_logmeanexp(source: Tensor, *, axis: Axes, use_mask: bool = True) -> T
     backend = backend_of_raw(source._raw)
     total = backend.reduce(source, mode="logsumexp", axis=axis, use_mask=use_mask)
     count = backend.count(source, axis, use_mask=use_mask)
-    log_count = (
-        math.log(count)
-        if isinstance(count, int)
-        else backend.activation_raw(backend.cast_raw(count, total.dtype), "log")
-    )
+    if isinstance(count, int):
+        log_count = math.log(count)
+    else:
+        count = backend.cast_raw(count, EXACT.get(total.dtype, total.dtype))
+        log_count = backend.cast_raw(backend.activation_raw(count, "log"), total.dtype)
     return total.like(backend.combine_raw(total._raw, "sub", log_count))
 
 

@@ -84,6 +84,16 @@ def test_gradients_are_those_of_the_definition(mode):
     assert torch.isfinite(gradient).all()
 
 
+@pytest.mark.parametrize("mode", ["mean", "logsumexp", "logmeanexp"])
+def test_many_entries_in_float16_do_not_overflow(mode):
+    time = rf.Dim(None, name="time")
+    x = rf.convert_to_tensor(torch.ones(1, 70000, dtype=torch.float16), dims=[batch_dim, time])
+    labels = rf.zeros([batch_dim, time], dtype="int64", sparse_dim=vocab)
+    y = rf.scatter(x, indices=labels, indices_dim=time, mode=mode)
+    expected = 1.0 + np.log(70000) * (mode == "logsumexp")
+    assert y.dtype == "float16" and y.raw_tensor[0, 0].item() == pytest.approx(expected, abs=0.01)
+
+
 def test_counts():
     time, _, labels = batch_of([6, 3, 0])
     counts = rf.scatter_count(indices=labels, indices_dim=time)

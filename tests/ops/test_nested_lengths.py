@@ -114,6 +114,7 @@ def _attention(x, word):
 
 REFUSED = {
     "sort": lambda x, word: rf.sort(x, axis=word),
+    "search_sorted": lambda x, word: rf.search_sorted(x, 3, axis=word),
     "pool": lambda x, word: rf.pool1d(x, mode="max", pool_size=2, in_spatial_dim=word),
     "attention": lambda x, word: _attention(rf.expand_dim(rf.cast(x, "float32"), FEAT), word),
     "window": lambda x, word: rf.window(x, spatial_dim=word, window_dim=rf.Dim(2)),

@@ -182,3 +182,15 @@ def test_the_mean_in_float16_is_not_that_of_an_overflow(frames, value):
     assert rf.reduce_mean(x, axis=time).tolist() == [value, value]
     mean = rf.reduce_mean(x, axis=[batch_dim, time])
     assert mean.dtype == "float16" and mean.item() == value
+
+
+@pytest.mark.parametrize("lengths", [[70000, 70000], [70000, 69995]])
+@pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy])
+def test_sums_of_exponentials_in_float16_do_not_overflow(kind, lengths):
+    time = rf.Dim(None, name="time")
+    raw = kind(np.ones((2, 70000), np.float16))
+    x = rf.convert_to_tensor(raw, dims=[batch_dim, time], lengths=lengths)
+    mean, total = rf.reduce_logmeanexp(x, axis=time), rf.reduce_logsumexp(x, axis=time)
+    assert mean.dtype == total.dtype == "float16"
+    np.testing.assert_allclose(mean.numpy(), 1.0, atol=0.01)
+    np.testing.assert_allclose(total.numpy(), 1.0 + np.log(lengths), atol=0.01)

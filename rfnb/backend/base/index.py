@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from rfnb.backend.base.math import join
+from rfnb.backend.base.reduce import EXACT
 from rfnb.backend.base.require import axis_of, require_ints
 from rfnb.backend.base.sizes import bound, fitted, inner_dims, ragged, size_in
 from rfnb.backend.base.tape import is_trial, untaped
@@ -447,7 +448,10 @@ class ScatterOps:
         raw = align.apply(align.move(source.dims, [*batch, *over, *features], trailing=False), values)
         positions = align.apply(align.move(indices.dims, [*batch, *over]), positions)
         try:
+            exact = EXACT.get(source.dtype) if mode == "mean" else None
+            raw = cls.cast_raw(raw, exact) if exact else raw
             raw = cls.scatter_raw(raw, positions, len(batch), shape, mode, fill_value, len(features), padded)
+            raw = cls.cast_raw(raw, source.dtype) if exact else raw
         except (IndexError, RuntimeError):
             check_range(cls, "scatter", indices, into, shape)
             raise

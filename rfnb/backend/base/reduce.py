@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 ARG_MODES = ("argmax", "argmin")
 INFINITE = ("max", "min", "logsumexp")
 """Modes whose result over nothing is infinite."""
+EXACT = {"float16": "float32"}
+"""The dtype that sums and counts are computed in: they soon exceed the largest number of float16, 65504."""
 MODES = ("sum", "mean", "max", "min", "logsumexp", "any", "all", *ARG_MODES)
 
 
@@ -57,11 +59,11 @@ class ReduceOps:
             padding = cls.padding_for(source, dynamic)
             if padding is not None:
                 if mode == "mean":
-                    half = source.dtype == "float16"  # sums and counts soon exceed its largest number, 65504
-                    raw = cls.cast_raw(source._raw, "float32") if half else source._raw
+                    exact = EXACT.get(source.dtype)
+                    raw = cls.cast_raw(source._raw, exact) if exact else source._raw
                     total = cls.reduce_raw(raw, "sum", axes, padding)
                     raw = cls.combine_raw(total, "truediv", cls.count_for(source, dynamic, axes))
-                    raw = cls.cast_raw(raw, "float16") if half else raw
+                    raw = cls.cast_raw(raw, source.dtype) if exact else raw
                 else:
                     raw = cls.reduce_raw(source._raw, mode, axes, padding)
                 over_nothing = mode in INFINITE and cls.has_empty_rows(source, dynamic, axes)

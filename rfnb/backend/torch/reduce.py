@@ -51,6 +51,8 @@ def _float(raw: torch.Tensor) -> torch.Tensor:
 
 def _logsumexp(raw: torch.Tensor, axes: Axes) -> torch.Tensor:
     raw = _float(raw)
+    if raw.dtype is torch.float16:  # its sum of exponentials exceeds 65504
+        return _logsumexp(raw.float(), axes).half()
     return torch.logsumexp(raw, axes) if raw.numel() else _over_nothing(raw, "logsumexp", axes)
 
 
