@@ -44,12 +44,12 @@ def new_bar(name: str, *, disable: bool = False, **options: object) -> Any:
     if disable or "tqdm_notebook" not in [base.__name__ for base in tqdm.__mro__]:
         return tqdm(disable=disable, **options)
     from IPython import get_ipython
-    from IPython.display import display
+    from IPython.display import DisplayHandle
 
     if get_ipython() is None:  # a script that has imported a kernel
         return std.tqdm(**options)
     bar = tqdm(display=False, **options)
-    place, close = display(bar.container, display_id=True), bar.close
+    place, close = DisplayHandle(), bar.close
 
     def close_and_replace() -> None:
         if not bar.disable:  # it was not closed before
@@ -57,4 +57,9 @@ def new_bar(name: str, *, disable: bool = False, **options: object) -> Any:
             place.update({"text/plain": str(bar)} if bar.leave else {}, raw=True)
 
     bar.close = close_and_replace
+    try:
+        place.display(bar.container)
+    except BaseException:  # an interrupt: nobody else will close it
+        bar.close()
+        raise
     return bar

@@ -36,13 +36,14 @@ class ShownLoops:
             self._draw(loop, View(view))
 
     def _draw(self, loop: str, view: View) -> None:
-        from IPython.display import display
+        from IPython.display import DisplayHandle
 
         bundle = view._repr_mimebundle_()
         if loop in self._handles:
             self._handles[loop].update(bundle, raw=True)
         else:
-            self._handles[loop] = display(bundle, raw=True, display_id=True)
+            self._handles[loop] = DisplayHandle()  # first, so that an interrupt while it is shown makes no second one
+            self._handles[loop].display(bundle, raw=True)
 
     def close(self) -> None:
         """Ends the bars."""

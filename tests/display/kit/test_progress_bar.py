@@ -6,9 +6,9 @@ import subprocess
 import sys
 
 import pytest
-import tqdm
+import tqdm.auto
 
-from rfnb.display.kit.progress_bar import bar
+from rfnb.display.kit.progress_bar import bar, new_bar
 
 
 def test_short_loops_have_none(monkeypatch: pytest.MonkeyPatch):
@@ -36,3 +36,27 @@ def test_without_tqdm_nothing_happens(monkeypatch: pytest.MonkeyPatch):
     told = bar("decoder", 9, clock=iter([0.0, 5.0]).__next__)
     told(1)
     told(2)
+
+
+def test_an_interrupt_while_a_bar_of_a_notebook_is_shown_removes_it(monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("ipywidgets")
+    import IPython
+    import IPython.display
+    import tqdm.notebook
+
+    outputs: list[object] = []
+
+    class Handle:
+        def display(self, container: object) -> None:
+            outputs.append(container)
+            raise KeyboardInterrupt
+
+        def update(self, bundle: object, **options: object) -> None:
+            outputs.append(bundle)
+
+    monkeypatch.setattr(tqdm.auto, "tqdm", tqdm.notebook.tqdm)
+    monkeypatch.setattr(IPython, "get_ipython", lambda: True)
+    monkeypatch.setattr(IPython.display, "DisplayHandle", Handle)
+    with pytest.raises(KeyboardInterrupt):
+        new_bar("decoder", total=3, leave=False)
+    assert len(outputs) == 2 and outputs[1] == {}

@@ -1,0 +1,38 @@
+"""The loops of another process, shown in a notebook."""
+
+from __future__ import annotations
+
+import IPython.display
+import pytest
+
+import rfnb as rf
+import rfnb.display.training.follow as follow_file
+from rfnb.display.training.progress import describe
+from rfnb.display.training.schema import ProgressView
+
+
+def test_an_interrupt_while_curves_are_shown_makes_no_second_plot(monkeypatch: pytest.MonkeyPatch):
+    calls: list[str] = []
+
+    class Handle:
+        def display(self, bundle: object, **options: object) -> None:
+            calls.append("display")
+            if len(calls) == 1:
+                raise KeyboardInterrupt
+
+        def update(self, bundle: object, **options: object) -> None:
+            calls.append("update")
+
+    monkeypatch.setattr(IPython.display, "DisplayHandle", Handle)
+    monkeypatch.setattr(IPython.display, "display", Handle().display)
+    monkeypatch.setattr(follow_file, "in_notebook", lambda: True)
+    progress = rf.progress([1, 2], name="demo")
+    for step in progress:
+        progress.report(loss=step)
+    view: ProgressView = describe(progress)
+    shown = follow_file.ShownLoops()
+    with pytest.raises(KeyboardInterrupt):
+        shown.update("demo", view)
+    shown.update("demo", view)
+    shown.close()
+    assert calls == ["display", "update"]
