@@ -57,11 +57,11 @@ def repetitions(labels: Sequence[int], n: int = 3) -> int:
 def trees_of(found: Found | Iterable[Found]) -> list[Tree]:
     """The trees of one or several searches, in order."""
     if not isinstance(found, Found | Iterable):
-        raise SearchError("report: this is not the result of a search", got=type(found).__name__, expected="a Found")
+        raise SearchError("this is not the result of a search", got=type(found).__name__, expected="a Found")
     searches = [found] if isinstance(found, Found) else list(found)
     for item in searches:
         if not isinstance(item, Found):
-            raise SearchError("report: this is not the result of a search", got=type(item).__name__, expected="a Found")
+            raise SearchError("this is not the result of a search", got=type(item).__name__, expected="a Found")
     return [tree for item in searches for tree in item.tree]
 
 
@@ -80,7 +80,7 @@ def for_each(trees: Sequence[Tree], values: object, what: str) -> list[object]:
     entries = _entries(values, what)
     if len(entries) != len(trees):
         raise SearchError(
-            f"report: {what}s and sequences differ in number",
+            f"{what}s and sequences differ in number",
             got=f"{len(entries)} {what}s",
             expected=f"{len(trees)}, or a mapping from tags",
         )
@@ -91,9 +91,7 @@ def _entries(values: object, what: str) -> list[object]:
     if isinstance(values, Tensor):
         return _of_tensor(values)
     if isinstance(values, str) or not isinstance(values, Iterable):
-        raise SearchError(
-            f"report: this is not a list of {what}s", got=type(values).__name__, expected="one for each sequence"
-        )
+        raise SearchError(f"this is not a list of {what}s", got=type(values).__name__, expected="one for each sequence")
     entries = list(values)
     if entries and all(isinstance(entry, Tensor) and entry.dims for entry in entries):  # a batch for each search
         return [row for entry in entries for row in _of_tensor(entry)]
@@ -108,7 +106,7 @@ def _of_tensor(x: Tensor) -> list[object]:
     if not axes:
         return numbers.tolist()
     if len(axes) > 1:
-        raise SearchError("report: a Tensor of references has the dims of sequences and labels", got=x.dims)
+        raise SearchError("a Tensor of references has the dims of sequences and labels", got=x.dims)
     lengths = np.broadcast_to(x.size_of(axes[0]).over((batch,)), numbers.shape[:1])
     return [row[:length].tolist() for row, length in zip(numbers, lengths, strict=True)]
 

@@ -118,3 +118,10 @@ def test_searches_with_other_scales_are_not_mixed():
     a, b = founds(1)
     with pytest.raises(SearchError, match="different scales"):
         rf.search.tune([a, b.rerank(lm=0.7)], [[1]] * 6, lm=(0.0, 1.0))
+
+
+def test_faults_of_references_do_not_name_another_function():
+    with pytest.raises(SearchError, match=r"^references and sequences differ in number"):
+        rf.search.tune(founds(1), [[1]], lm=(0.0, 1.0))
+    with pytest.raises(SearchError, match=r"^this is not the result of a search"):
+        rf.search.tune([3], [[1]], lm=(0.0, 1.0))

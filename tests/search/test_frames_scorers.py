@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import rfnb as rf
+from rfnb.errors import LoopError
 from tests.examples import examples
 from tests.search.alignments import labels_of, log_sum, prefix_search
 from tests.search.score.test_sum import Costly, Counting
@@ -134,3 +135,20 @@ def test_a_constraint_sees_labels_and_allows_blanks():
     for tree in loop.found.tree:
         texts = {one.labels for one in tree.hypotheses}
         assert texts == {(), (1,), (2,), (1, 2), (2, 1)}
+
+
+def test_a_model_whose_state_grows_is_a_step_beside_ctc_and_not_a_scorer():
+    problem = Problem([4, 3], 3, 5, 0)
+    label = problem.label
+    x = rf.convert_to_tensor(problem.frames, dims=[rf.batch_dim, problem.time, label])
+    lm = rf.TransformerDecoder(None, label, rf.Dim(8, name="model"), num_layers=1, num_heads=2)
+    with pytest.raises(LoopError, match=r"an axis that grows[^…]*search by label, in rf.search.decode[^…]*CTCPrefix"):
+        rf.search.ctc_beam(x, spatial_dim=problem.time, axis=label, blank=0, scorers={"lm": lm})
+
+    def step(prev, state):
+        return lm(rf.set_sparse_dim(prev, label), spatial_dim=rf.single_step_dim, state=state)
+
+    ctc = rf.search.CTCPrefix(x, axis=problem.time, classes=label, blank=0, end=0)
+    state, options = lm.default_initial_state(batch_dims=[rf.batch_dim]), {"start": 0, "end": 0, "limit": 5}
+    found = rf.search.decode(step, state, beam=3, labels=label, scorers={"model": 0.4, "ctc": ctc}, **options)
+    assert [tree.best.parts.keys() for tree in found.tree] == [{"model", "ctc"}] * 2

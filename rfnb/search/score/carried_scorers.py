@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 class CarriedState:
     """A state, possibly nested, which follows the hypotheses. before: its value before the step, for the newest
-    hypotheses."""
+    hypotheses. waits: whether it stays as it is where a hypothesis gets a blank."""
 
-    def __init__(self, body: Body, name: str, initial: Any):
+    def __init__(self, body: Body, name: str, initial: Any, waits: bool = False):
         assert body.hypotheses is not None
-        self.body, self.name, self.hypotheses = body, name, body.hypotheses
+        self.body, self.name, self.waits, self.hypotheses = body, name, waits, body.hypotheses
         self.initial = initial
         self.places = [None if leaf is None else self._carry(leaf) for leaf in leaves(initial)]
         befores = iter([None if place is None else body.carried[place].before for place in self.places])
@@ -42,12 +42,13 @@ class CarriedState:
         if not isinstance(leaf, Tensor) or isinstance(leaf, Traced):
             kind = "an axis that grows" if isinstance(leaf, Dim) else f"a {type(leaf).__name__}"
             kind = "a value of the loop around this one" if isinstance(leaf, Traced) else kind
+            by_label = "search by label, in rf.search.decode or a loop, with rf.search.CTCPrefix(…) as a scorer"
+            carry = f"carry the state yourself, loop.state.{self.name} = …, and give its scores: "
             raise LoopError(
                 f"{self.body.loop.name}: the initial state of the scorer {self.name!r} has {kind}",
                 got=leaf,
                 expected="Tensors from outside of the loop",
-                hint=f"carry the state yourself, loop.state.{self.name} = …, and give its scores: "
-                f'{{"{self.name}": ({self.name}_scores, scale)}}',
+                hint=by_label if self.waits else f'{carry}{{"{self.name}": ({self.name}_scores, scale)}}',
             )
         return self.body.carry("search", leaf, leaf.dtype, leaf._raw)
 
@@ -212,7 +213,7 @@ def _state(body: Body, part: ScorePart, each: bool) -> CarriedState:
     with body.untraced():
         initial = part.value.initial_state(batch_dims=dims)
         initial = map_leaves(expanded, initial) if each else initial
-        return CarriedState(body, part.name, initial)
+        return CarriedState(body, part.name, initial, waits=each)
 
 
 @dataclass
