@@ -131,19 +131,35 @@ def _reduction(name: str) -> Way:
     def way(x: Tensor, dim: object = None, *args: object, axis: object = None, **kwargs: object) -> str:
         if hasattr(dim, "dims"):
             return f"rf.{name.replace('reduce_', '')}imum({called(x)}, {called(dim)})"
-        return _along(name)(x, axis if dim is None else dim)
+        return _along(f"rf.{name}({{}}, axis={{}})")(x, axis if dim is None else dim)
 
     return way
 
 
-def _along(name: str, keyword: str = "axis", then: str = "") -> Way:
-    def way(x: Tensor, dim: object = None, *args: object, axis: object = None, **kwargs: object) -> str:
-        return f"rf.{name}({called(x)}, {keyword}={_axis(x, axis if dim is None else dim)}){then}"
+def _along(text: str, default: int | None = None) -> Way:
+    def way(x: Tensor, dim: object = default, *args: object, axis: object = default, **kwargs: object) -> str:
+        return text.format(called(x), _axis(x, axis if dim == default else dim))
+
+    return way
+
+
+def _norm(x: Tensor, p: object = 2, dim: object = None, *args: object, **kwargs: object) -> str:
+    return f"rf.sqrt(rf.reduce_sum(rf.square({called(x)}), axis={axis(x, dim)}))"
+
+
+def _triangle(sign: str) -> Way:
+    def way(x: Tensor, *args: object, **kwargs: object) -> str:
+        rows, columns = (f"rf.range_over_dim({axis(x, n)})" for n in (-2, -1))
+        return f'rf.where(rf.compare_bc({rows}, "{sign}", {columns}), {called(x)}, 0)'
 
     return way
 
 
 _axis = axis  # the name is a parameter above
+
+
+def _text(text: str) -> Way:
+    return lambda x, *args, **kwargs: text.format(called(x))
 
 
 def _same(name: str) -> Way:
@@ -241,58 +257,84 @@ def _cast(x: object, dtype: object = "…", *args: object, **kwargs: object) -> 
     return f'rf.cast({called(x)}, "{str(dtype).removeprefix("torch.")}")'
 
 
-def _raw(name: str) -> Way:
-    return lambda x, *args, **kwargs: f"{called(x)}.raw_tensor.{name}(…)"
-
-
 def _loss(x: Tensor, target: object = "targets", *args: object, **kwargs: object) -> str:
     vocab = axis(x, -1)
     return f'rf.cross_entropy(estimated={called(x)}, target={called(target)}, axis={vocab}, estimated_type="logits")'
 
 
+_SIGNS = {
+    "+": "add", "-": "sub subtract", "*": "mul multiply", "/": "div divide true_divide", "//": "floor_divide",
+    "%": "remainder", "**": "pow", "==": "eq", "!=": "ne not_equal", "<": "lt less", "<=": "le less_equal",
+    ">": "gt greater", ">=": "ge greater_equal",
+}  # fmt: skip
+
+_RAW = "register_hook new_zeros new_ones new_tensor to_sparse pin_memory prod cumprod median unique nonzero erf"
+
 METHODS: dict[str, Way] = {
     **{name: _reduction(f"reduce_{name}") for name in "sum mean max min all any logsumexp argmax argmin".split()},
     "amax": _reduction("reduce_max"),
     "amin": _reduction("reduce_min"),
-    **{name: _along(name) for name in "softmax log_softmax".split()},
-    "cumsum": _along("cumsum", "spatial_dim"),
-    "flip": lambda x, dim=0, *args, **kwargs: _along("reverse_sequence")(x, dim[0] if isinstance(dim, tuple) else dim),
-    "unbind": lambda x, dim=0: _along("unstack")(x, dim),
+    "softmax": _along("rf.softmax({}, axis={})"),
+    "log_softmax": _along("rf.log_softmax({}, axis={})"),
+    "cumsum": _along("rf.cumsum({}, spatial_dim={})"),
+    "flip": lambda x, dim=0, *args, **kwargs: _along("rf.reverse_sequence({}, axis={})")(
+        x, dim[0] if isinstance(dim, tuple) else dim
+    ),
+    "unbind": _along("rf.unstack({}, axis={})", 0),
+    "sort": _along("rf.sort({}, axis={})", -1),
+    "argsort": _along("rf.sort({}, axis={})[1]", -1),
+    "var": _along("rf.moments({}, axis={}, correction=1)[1]"),
+    "std": _along("rf.sqrt(rf.moments({}, axis={}, correction=1)[1])"),
+    "norm": _norm,
+    "tril": _triangle(">="),
+    "triu": _triangle("<="),
     **{name: _same(name) for name in "abs ceil cos exp expm1 floor log log1p neg reciprocal round rsqrt".split()},
     **{name: _same(name) for name in "sigmoid sign sin sqrt square tanh relu gelu silu elu selu softplus".split()},
     **{name: _same(name) for name in "where maximum minimum zeros_like ones_like logical_and logical_or".split()},
-    "add": _operator("+"),
-    "sub": _operator("-"),
-    "mul": _operator("*"),
-    "div": _operator("/"),
-    "pow": _operator("**"),
-    **dict(zip("eq ne lt le gt ge".split(), map(_operator, "== != < <= > >=".split()), strict=True)),
+    **{name: _same(name) for name in "logical_not lerp".split()},
+    **{name: _operator(sign) for sign, names in _SIGNS.items() for name in names.split()},
+    "isnan": _text("{0} != {0}"),
+    "isinf": _text("rf.is_infinite({})"),
+    "isfinite": _text("rf.is_finite({})"),
     **dict.fromkeys("matmul bmm mm mv dot inner".split(), product),
     **dict.fromkeys("transpose swapaxes swapdims t".split(), _turned),
     "permute": _permuted,
     "contiguous": _not_needed,
     **dict.fromkeys("view reshape flatten unflatten view_as reshape_as".split(), _reshaped),
     "size": _size,
-    "dim": lambda x: f"len({called(x)}.dims)",
-    "ndimension": lambda x: f"len({called(x)}.dims)",
-    "numel": lambda x: f"{called(x)}.raw_tensor.numel(), padding too",
+    **dict.fromkeys(["dim", "ndimension"], _text("len({}.dims)")),
+    **dict.fromkeys(["numel", "nelement"], _text("{}.raw_tensor.numel(), padding too")),
     "unsqueeze": _unsqueezed,
     "squeeze": _squeezed,
     **dict.fromkeys("expand expand_as repeat tile broadcast_to".split(), _expanded),
     "masked_fill": _masked_fill,
     **dict.fromkeys("gather index_select take_along_dim select".split(), _gathered),
+    "masked_select": _text("rf.masked_select({}, mask=…, dims=[…])"),
+    **dict.fromkeys(
+        "scatter scatter_add index_add".split(), _text("rf.scatter(…, indices=…, indices_dim=…, out_dim=…)")
+    ),
+    "repeat_interleave": _text("rf.repeat({}, in_spatial_dim=…, repeats=…)"),
+    "fill": _text("rf.full(dims={0}.dims, fill_value=…), or {0}.assign(…) for a parameter"),
+    "zero": _text("rf.zeros({0}.dims), or {0}.assign(…) for a parameter"),
+    "normal": _text("rf.random_normal({0}.dims), or {0}.assign(…) for a parameter"),
+    "uniform": _text("rf.random_uniform({0}.dims), or {0}.assign(…) for a parameter"),
     "narrow": _narrowed,
     **dict.fromkeys("chunk split tensor_split".split(), _pieces),
     "topk": _largest,
     **dict.fromkeys("cat concat concatenate".split(), _joined),
     "stack": _stacked,
     **dict.fromkeys("clamp clip".split(), _clipped),
+    "clamp_min": _same("maximum"),
+    "clamp_max": _same("minimum"),
     **dict.fromkeys("type astype".split(), _cast),
-    "copy": lambda x, *args: f"rf.copy({called(x)}), or {called(x)}.assign(…) for a parameter",
-    "dropout": lambda x, *args, **kwargs: f"rf.dropout({called(x)}, 0.1), or rf.Dropout",
+    "copy": _text("rf.copy({0}), or {0}.assign(…) for a parameter"),
+    "dropout": _text("rf.dropout({}, 0.1), or rf.Dropout"),
+    **{name: _text(f"rf.{name}({{}}, …)") for name in "pad one_hot layer_norm group_norm rms_norm".split()},
+    "normalize": _text("{0} / rf.sqrt(rf.reduce_sum(rf.square({0}), axis=…))"),
+    "embedding": _text("rf.Embedding(vocab_dim, out_dim), or rf.gather(weight, indices={}, axis=vocab_dim)"),
     "cross_entropy": _loss,
-    "linear": lambda x, *args, **kwargs: f"rf.Linear(in_dim, out_dim); torch's takes {called(x)}.raw_tensor",
-    **{name: _raw(name) for name in "register_hook new_zeros new_ones new_tensor to_sparse pin_memory".split()},
+    "linear": _text("rf.Linear(in_dim, out_dim); torch's takes {}.raw_tensor"),
+    **{name: _text(f"{{}}.raw_tensor.{name}(…)") for name in _RAW.split()},
 }
 """The equivalents of methods and of functions in `torch` and `torch.nn.functional`; a trailing "_" is ignored."""
 

@@ -24,7 +24,7 @@ from rfnb.core.dims import align
 from rfnb.core.ground import backends
 from rfnb.core.ground.defaults import is_int_dtype
 from rfnb.core.ground.nested import leaves
-from rfnb.core.ground.text import Missing
+from rfnb.core.ground.text import INSTEAD, Missing
 from rfnb.errors import BackendError, DtypeError
 
 if TYPE_CHECKING:
@@ -142,13 +142,15 @@ class TensorProtocols:
     # -- operations that need a dim
 
     def __len__(self: Tensor) -> int:
-        way = f"{called(self.dims[0])}.get_dim_value()" if self.dims else "a scalar has no length"
-        raise equivalent_error(f"len({called(self)})", way, self)
+        number = f"float({called(self)}) for its number: a scalar has no length"
+        raise equivalent_error(
+            f"len({called(self)})", f"{called(self.dims[0])}.get_dim_value()" if self.dims else number, self
+        )
 
     def __iter__(self: Tensor) -> Iterator[Any]:
         over = axis(self, 0)
         way = f"loop.unstack({called(self)}) in a rf.Loop(axis={over}), or rf.unstack({called(self)}, axis={over})"
-        raise equivalent_error(f"for … in {called(self)}", way, self)
+        raise equivalent_error(f"for … in {called(self)}", _raw_for_torch(self) or way, self)
 
     def __contains__(self: Tensor, value: object) -> bool:
         way = f"rf.reduce_any({called(self)} == {called(value)}, axis={axis(self, None)})"
@@ -169,10 +171,11 @@ class TensorProtocols:
         raise equivalent_error(f"{called(other)} @ {called(self)}", f"rf.matmul(…, {called(self)}, reduce=…)", self)
 
     def __getattr__(self: Tensor, name: str) -> Any:
-        if name in PROPERTIES:
-            raise AttributeError(one_line(f"{called(self)}.{name}", PROPERTIES[name](self), self), name=name, obj=self)
         if name in METHODS or (name.endswith("_") and name.rstrip("_") in METHODS):
             return _raising_method(self, name)
+        way = _raw_for_torch(self) or (PROPERTIES[name](self) if name in PROPERTIES else INSTEAD.get(name))
+        if way:
+            raise AttributeError(one_line(f"{called(self)}.{name}", way, self), name=name, obj=self)
         if name == "__qualname__":  # torch puts it into errors about arguments that are not torch tensors
             return f"{type(self).__name__}: torch takes rf.torch_parameters(model), or x.raw_tensor"
         raise Missing(f"an rf.Tensor has no attribute {name!r}", name, type(self))
@@ -192,11 +195,13 @@ class TensorProtocols:
             if of_raw:
                 raise _given_to_raw(operand, name, args, kwargs or {})
         x = operand
-        where = "torch.nn.functional" if str(module).endswith(("functional", "_nn")) else "torch"
+        in_nn = str(module).endswith(("nn.functional", "_nn"))
+        where = "torch.nn.functional" if in_nn else "torch.nn.init" if module == "torch.nn.init" else "torch"
         way = way_of(x, name, args[1:], kwargs or {}) if args and args[0] is x else None
         if args and isinstance(args[0], list | tuple):
             way = METHODS[name](*args, **(kwargs or {})) if name in ("cat", "concat", "concatenate", "stack") else None
-        way = way or f"{where}.{name}({called(x)}.raw_tensor, …), or rf.raw_call, which says the dims of the result"
+        raw = f"{where}.{name}({called(x)}.raw_tensor, …), or rf.raw_call, which says the dims of the result"
+        way = way or INSTEAD.get(name) or raw
         raise equivalent_error(f"{where}.{name}({called(args[0] if args else x)}{_more(args, kwargs)})", way, x)
 
 
@@ -223,12 +228,18 @@ def _given_to_raw(x: Any, name: str, args: Sequence[object], kwargs: dict[str, o
     )
 
 
+def _raw_for_torch(x: object) -> str | None:
+    """The way out where a function of torch was given `x` and now calls a method of it; None for calls of users."""
+    caller = str(sys._getframe(2).f_globals.get("__name__"))
+    return f"{caller} takes {called(x)}.raw_tensor" if caller.startswith("torch.") else None
+
+
 def _raising_method(x: object, name: str) -> object:
     """The value of `x.mean`: a function that raises the error, since the equivalent depends on the arguments."""
 
     def raising(*args: object, **kwargs: object) -> object:
         try:
-            way = way_of(x, name, args, kwargs) or "…"
+            way = _raw_for_torch(x) or way_of(x, name, args, kwargs) or "…"
         except TypeError:  # arguments that torch does not accept either
             way = METHODS[name.rstrip("_") if name not in METHODS else name](x)
         raise equivalent_error(typed(x, name, args, kwargs), way, x)

@@ -240,3 +240,26 @@ def test_a_rate_of_torch_is_a_number(optimizer):
     with pytest.raises(DimError, match=r"→ float\(x\), or x.raw_tensor, for x {}"):
         optimizer.step()
     assert (parameter == 1).all()
+
+
+def test_functions_of_torch_that_call_methods_take_raw_tensors():
+    weight, loss = rf.Parameter([rf.Dim(2, name="in"), rf.Dim(3, name="out")]), rf.convert_to_tensor(2.0)
+    init = torch.nn.init
+    for function in (init.zeros_, init.ones_, init.eye_, init.orthogonal_, init.trunc_normal_, init.kaiming_normal_):
+        with pytest.raises((DimError, AttributeError), match=r"→ torch.nn.init takes weight.raw_tensor"):
+            function(weight)
+    with pytest.raises(DimError, match=r"→ torch.nn.init.uniform_\(weight.raw_tensor, …\)"):
+        init.uniform_(weight)
+    with pytest.raises(DimError, match=r"len\(loss\) → float\(loss\)"):
+        torch.tensor([loss, loss])
+
+
+def test_the_standard_deviation_that_is_said_is_that_of_torch():
+    time, feat = rf.Dim(None, name="time"), rf.Dim(4, name="feat")
+    x = rf.convert_to_tensor(torch.randn(2, 5, 4), dims=[rf.batch_dim, time, feat], lengths=[5, 3])
+    with pytest.raises(DimError) as error:
+        x.std(dim=1)
+    code = re.search(r"→ (.*), for x", str(error.value)).group(1)
+    y = eval(code).copy_transpose([rf.batch_dim, feat]).raw_tensor
+    for row, length in enumerate([5, 3]):
+        torch.testing.assert_close(y[row], x.raw_tensor[row, :length].std(dim=0))
