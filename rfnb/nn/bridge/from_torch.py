@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.nn.parameter import is_lazy
 
-from rfnb.backend.base.index import first_outside
+from rfnb.backend.base.index import first_outside, warn_once
 from rfnb.backend.base.math import join
 from rfnb.backend.base.sizes import bound
 from rfnb.core.dims import align
@@ -140,6 +140,7 @@ class TorchNet(TorchPart):
         self.out_dims = _entries(out_dims)
         self.padding = padding
         self.lengths, self.padding_mask, self.frame_mask = names
+        self.way_for_lengths = None if any(names) else _way_for_lengths(nn_module)
 
     def __call__(self, *args: Tensor, **kwargs: object) -> Any:
         """Calls the torch module with the raw tensors of the arguments, and returns Tensors with `out_dims`."""
@@ -156,6 +157,8 @@ class TorchNet(TorchPart):
         source = inputs[names[0]]
         batch = [dim for dim in source.dims if dim not in self.in_dims[names[0]]]
         tensors = [_in_order(inputs[name], self.in_dims[name], batch, self.padding) for name in names]
+        if self.way_for_lengths and not any("mask" in name or "causal" in name for name in kwargs):
+            self._warn_of_padding(tensors)
         kwargs |= self._length_arguments(dict(zip(names, tensors, strict=True)))
 
         def call(*raws: object) -> Any:
@@ -179,6 +182,13 @@ class TorchNet(TorchPart):
         if self.is_lazy:
             self._pull()
         return result
+
+    def _warn_of_padding(self, tensors: Sequence[Tensor]) -> None:
+        """Warns, once for a line, of padding that the torch module takes for frames; those of labels may find it."""
+        ragged = [dim for x in tensors for dim in x.sig.frames if x.size_of(dim).ragged]
+        if ragged and not any(is_int_dtype(x.dtype) for x in tensors):
+            fault = f"{self.kind} does not know the lengths of {ragged[0].name}, and takes padding for frames"
+            warn_once("from_torch", lambda: DimError(f"from_torch: {fault}", hint=self.way_for_lengths))
 
     def _label_error(self, name: object, x: Tensor) -> DimError | None:
         """The error for labels that the torch module could not look up; None if there is nothing odd about them."""
@@ -243,6 +253,17 @@ class TorchNet(TorchPart):
             return raw, ~frames, frames
 
         return {name: values(name)[kind] for kind, name in enumerate(names) if name}
+
+
+def _way_for_lengths(nn_module: torch.nn.Module) -> str | None:
+    """What lets a torch module know which frames are padding, if it asks for that or is known to depend on them."""
+    for name in keywords_of(nn_module)[0]:
+        if name.endswith("padding_mask") or name == "attention_mask":
+            kind = "padding_mask" if name.endswith("padding_mask") else "frame_mask"
+            return f'rf.from_torch(net, …, {kind}="{name}")'
+    if any(isinstance(part, torch.nn.RNNBase) and part.bidirectional for part in nn_module.modules()):
+        return 'a module that calls pack_padded_sequence: rf.from_torch(net, …, lengths="lengths")'
+    return None
 
 
 def _warn_of_lazy(kind: str) -> None:

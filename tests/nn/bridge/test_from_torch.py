@@ -401,3 +401,31 @@ def test_a_new_dim_does_not_warn_where_no_lengths_differ(recwarn):
     x = rf.convert_to_tensor(torch.randn(2, 7, 3), dims=[batch_dim, time, feat], lengths=[7, 7])
     y = rf.from_torch(EverySecond(), [batch_dim, time, feat], [batch_dim, half, feat])(x)
     assert half.get_dim_value() == 4 and y.dims[1] is half and not recwarn.list
+
+
+def test_a_module_that_asks_for_a_mask_of_padding_is_warned_of_without():
+    dims, net = [batch_dim, time, feat], torch.nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True)
+    module, x = rf.from_torch(net, dims, dims), source()
+    with pytest.warns(UserWarning, match=r'not know the lengths of time[^$]*, padding_mask="src_key_padding_mask"'):
+        module(x)
+    module(rf.convert_to_tensor(x.raw_tensor, dims=dims, lengths=[5, 5]))  # without padding
+    y = rf.from_torch(net, dims, dims, padding_mask="src_key_padding_mask")(x)
+    for row, length in enumerate([5, 3]):
+        assert_close(y.raw_tensor[row, :length], net(x.raw_tensor[row : row + 1, :length])[0])
+
+
+class Packed(torch.nn.LSTM):
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> Any:  # pyright: ignore
+        packed = torch.nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        return torch.nn.utils.rnn.pad_packed_sequence(super().forward(packed)[0], batch_first=True)[0]
+
+
+def test_an_lstm_in_both_directions_is_warned_of_unless_it_gets_lengths():
+    options: Any = {"batch_first": True, "bidirectional": True}
+    net, packed, out = torch.nn.LSTM(4, 3, **options), Packed(4, 3, **options), [batch_dim, time, Dim(6, name="out")]
+    packed.load_state_dict(net.state_dict())
+    with pytest.warns(UserWarning, match=r'LSTM does not know the lengths of time[^$]*, lengths="lengths"'):
+        rf.from_torch(net, [batch_dim, time, feat], (out,))(source())
+    y = rf.from_torch(packed, [batch_dim, time, feat], out, lengths="lengths")(source())
+    for row, length in enumerate([5, 3]):
+        assert_close(y.raw_tensor[row, :length], net(source().raw_tensor[row : row + 1, :length])[0][0])
