@@ -442,6 +442,11 @@ class Algebra:
     def __neg__(self: Dim) -> Dim:
         return mul(self, -1)
 
+    def __index__(self: Dim, *_: object) -> int:
+        raise DimError(f"{self.describe()} is an axis, not a number", hint=f"{self.name}.get_dim_value() is its size")
+
+    __int__ = __float__ = __pow__ = __index__
+
     def ceildiv_right(self: Dim, other: Dim | int) -> Dim:
         """⌈self / other⌉, where `other` is the inner, faster part."""
         return div(self, other, rounding="ceildiv")

@@ -214,13 +214,17 @@ _NOT_NEEDED = dict.fromkeys(("keepdim", "keepdims", "keep_dims"), "It is not nee
 """Arguments of other libraries, and why to leave them out."""
 
 
+_WRONG_CALL = re.compile(r"\S+\(\) (needs|missing|takes|got) ")
+"""What is said of a call with missing or unknown arguments, here and by Python."""
+
+
 def _from_a_kernel(failure: Exception, arguments: Arguments) -> bool:
     """Whether rfnb, torch or numpy raised `failure` in this call, for a reason that torch has no class for.
 
     An error with notes is one of a loop's body, and they say of which step.
     """
     own_class = type(failure).__module__.startswith("torch") or isinstance(failure, RecursionError)
-    if hasattr(failure, "__notes__"):
+    if hasattr(failure, "__notes__") or (isinstance(failure, TypeError) and _WRONG_CALL.match(str(failure))):
         return False
     of_users = any(map(_is_users, arguments.values())) or any(is_users(at.code) for _, at in steps_of(failure))
     return not own_class and not of_users

@@ -337,3 +337,10 @@ def test_python_rounds_up_by_negated_division(n):
     assert (-(-dim // parts)).get_dim_value() == (-(-dim).div_left(parts)).get_dim_value() == expected
     assert -(-dim // 3) is dim.ceildiv_right(3) and -(-dim).ceildiv_right(3) is dim // 3
     assert ((20 - dim) // 3).get_dim_value() == (20 - n) // 3
+
+
+@pytest.mark.parametrize("use", [int, float, range, math.sqrt, lambda dim: dim**-0.5, lambda dim: [1][dim]])
+def test_a_dim_is_not_a_number_and_says_how_to_get_its_size(use):
+    feat = Dim(4, name="feat")
+    with pytest.raises(rf.errors.DimError, match=r"feat:4 is an axis, not a number\n.*feat.get_dim_value\(\)"):
+        use(feat)

@@ -181,3 +181,16 @@ def test_extending_by_itself_ends(layers):
     modules = rf.ModuleList(layers)
     modules.extend(modules)
     assert len(modules) == 6
+
+
+def test_a_layer_that_needs_more_arguments_says_so():
+    class Two(rf.Module):
+        def __call__(self, x, y):
+            return x + y
+
+    feat, time = rf.Dim(4, name="feat"), rf.Dim(3, name="time")
+    x = rf.zeros([time, feat])
+    with pytest.raises(TypeError, match=r"^LSTM\(\) needs `state`"):
+        rf.Sequential(rf.LSTM(feat, feat))(x)
+    with pytest.raises(TypeError, match=r"__call__\(\) missing 1 required positional argument: 'y'"):
+        rf.Sequential(Two())(x)
