@@ -56,6 +56,8 @@ def _scalar_dtype(value: object, dtype: str) -> str | None:
         return "bool"
     if isinstance(value, int):
         return "int64" if dtype == "bool" else dtype
+    if isinstance(value, complex) and not dtype.startswith("complex"):
+        return "complex128" if dtype == "float64" else "complex64"
     return dtype if has_fractions(dtype) else None
 
 

@@ -285,6 +285,17 @@ def test_complex_there_and_back():
         rf.real_as_complex(rf.ones([THREE]), pair_dim=THREE)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "complex64"])
+@pytest.mark.parametrize("sign", "add sub mul truediv pow eq".split())
+def test_complex_numbers_beside_tensors(sign, dtype):
+    raw, combine = torch.tensor([2, 3], dtype=getattr(torch, dtype)), getattr(operator, sign)
+    for data in (raw, raw.numpy()):
+        x = rf.convert_to_tensor(data, dims=[TWO])
+        for y, expected in ((combine(x, 0.1j), combine(raw, 0.1j)), (combine(1j, x), combine(1j, raw))):
+            assert y.dtype == str(expected.dtype).removeprefix("torch.")
+            np.testing.assert_allclose(y.numpy(), expected.numpy(), rtol=1e-6 if dtype != "float64" else 1e-14)
+
+
 def test_kinds_that_there_are_not():
     with pytest.raises(rf.errors.RfError, match="did you mean 'truediv'"):
         rf.combine(FLOAT, "trudiv", FLOAT)
