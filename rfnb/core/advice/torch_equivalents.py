@@ -143,6 +143,14 @@ def _along(text: str, default: int | None = None) -> Way:
     return way
 
 
+def _variance(text: str) -> Way:
+    def way(x: Tensor, dim: object = None, unbiased: bool = True, *args: object, axis: object = None, **kw: Any) -> str:
+        along = _axis(x, axis if dim is None else dim)
+        return text.format(called(x), along, kw.get("correction", kw.get("ddof", int(unbiased))))
+
+    return way
+
+
 def _norm(x: Tensor, p: object = 2, dim: object = None, *args: object, **kwargs: object) -> str:
     return f"rf.sqrt(rf.reduce_sum(rf.square({called(x)}), axis={axis(x, dim)}))"
 
@@ -283,8 +291,8 @@ METHODS: dict[str, Way] = {
     "unbind": _along("rf.unstack({}, axis={})", 0),
     "sort": _along("rf.sort({}, axis={})", -1),
     "argsort": _along("rf.sort({}, axis={})[1]", -1),
-    "var": _along("rf.moments({}, axis={}, correction=1)[1]"),
-    "std": _along("rf.sqrt(rf.moments({}, axis={}, correction=1)[1])"),
+    "var": _variance("rf.moments({}, axis={}, correction={})[1]"),
+    "std": _variance("rf.sqrt(rf.moments({}, axis={}, correction={})[1])"),
     "norm": _norm,
     "tril": _triangle(">="),
     "triu": _triangle("<="),

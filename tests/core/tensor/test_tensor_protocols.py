@@ -257,9 +257,10 @@ def test_functions_of_torch_that_call_methods_take_raw_tensors():
 def test_the_standard_deviation_that_is_said_is_that_of_torch():
     time, feat = rf.Dim(None, name="time"), rf.Dim(4, name="feat")
     x = rf.convert_to_tensor(torch.randn(2, 5, 4), dims=[rf.batch_dim, time, feat], lengths=[5, 3])
-    with pytest.raises(DimError) as error:
-        x.std(dim=1)
-    code = re.search(r"→ (.*), for x", str(error.value)).group(1)
-    y = eval(code).copy_transpose([rf.batch_dim, feat]).raw_tensor
-    for row, length in enumerate([5, 3]):
-        torch.testing.assert_close(y[row], x.raw_tensor[row, :length].std(dim=0))
+    for options in ({"dim": 1}, {"dim": 1, "unbiased": False}, {"dim": 1, "correction": 0}, {"axis": 1, "ddof": 0}):
+        with pytest.raises(DimError) as error:
+            x.std(**options)
+        code = re.search(r"→ (.*), for x", str(error.value)).group(1)
+        y = eval(code).copy_transpose([rf.batch_dim, feat]).raw_tensor
+        for row, length in enumerate([5, 3]):
+            torch.testing.assert_close(y[row], x.raw_tensor[row, :length].std(dim=0, correction=len(options) == 1))
