@@ -13,7 +13,7 @@ from rfnb.core.dims import align
 from rfnb.core.dims.align import EMPTY_SIG
 from rfnb.core.dims.binding import bind_shape, current_lengths
 from rfnb.core.dims.dim import Dim, batch_dim, check_dims
-from rfnb.core.dims.lengths import EMPTY, Lengths as LengthsOfDims, Size
+from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.ground import backends
 from rfnb.core.ground.backends import backend_of_raw
 from rfnb.core.ground.defaults import (
@@ -115,15 +115,13 @@ def convert_to_tensor(
     if isinstance(value, Tensor):
         return value if dims is None else value.copy_transpose(dims)
     check_dims(dims or (), "convert_to_tensor")
+    dims = tuple(dims or ())
     if keep_scalar_on_cpu and not dims:
         device = "cpu"
-    dims = tuple(dims or ())
     if isinstance(value, list | tuple) and dims and _unequal(value, dims):
         value, lengths = _pad(value, dims, sparse_dim, lengths)
     backend = backends.backend_of_data(value)
     raw = _raw_of(backend, value, dtype, device)
-    if dtype is None and isinstance(value, float | list | tuple) and is_float_dtype(backend.get_dtype_name_raw(raw)):
-        raw = backend.cast_raw(raw, get_default_float_dtype())
     sizes = backend.get_shape_tuple_raw(raw)
     if len(sizes) != len(dims):
         raise DimError(
@@ -134,27 +132,20 @@ def convert_to_tensor(
         )
     made = user_source()
     if lengths is not None or tags is not None:
-        raw = _bind(backend, raw, dims, lengths, tags, made)
-    shape_of_raw = backend.get_shape_tuple_raw(raw)
-    bound = bind_shape(name or "convert_to_tensor", dims, shape_of_raw)
-    signature = align.sig(dims, sparse_dim, feature_dim)
-    result = tensor_of(raw, signature, bound)
-    result._raw = backend.finite_padding(result)
+        raw = _bind(backend, raw, sizes, dims, lengths, tags, made)
+        sizes = backend.get_shape_tuple_raw(raw)
+    bound = bind_shape(name or "convert_to_tensor", dims, sizes)
+    result = tensor_of(raw, align.sig(dims, sparse_dim, feature_dim), bound)
+    result._name = name or made or "tensor"
+    if bound.ragged:
+        result._raw = backend.finite_padding(result)
     if sparse_dim is not None:
         _check_labels(backend, result, value, sparse_dim)
-    result._await_lengths()
-    result._name = name or made or "tensor"
-    if all(dim.template is None for dim in dims):
-        _shapes(signature, bound)[signature.serial] = tuple(shape_of_raw)
+    if [dim for dim in dims if dim.template is not None]:
+        result._await_lengths()
+    else:
+        bound.keep(("shape", result.sig.serial), sizes)
     return result
-
-
-def _shapes(signature: align.Sig, lengths: LengthsOfDims) -> dict[int, tuple[int, ...]]:
-    """The shapes of raw tensors that fit these lengths, by the signature of their dims."""
-    if lengths.sizes:
-        shapes: dict[int, tuple[int, ...]] = lengths.cached("shapes", dict)
-        return shapes
-    return signature.plans.get("shapes") or signature.keep("shapes", {})  # all dims are of fixed size
 
 
 def _of_known_shape(value: Any, dims: Sequence[Dim], sparse_dim: Dim | None, feature_dim: Dim | None) -> Tensor | None:
@@ -167,7 +158,7 @@ def _of_known_shape(value: Any, dims: Sequence[Dim], sparse_dim: Dim | None, fea
         lengths = current_lengths(dims)
     except (AttributeError, TypeError, DimError):
         return None  # which is explained when the data is looked at
-    if _shapes(signature, lengths).get(signature.serial) != value.shape:
+    if lengths.cache.get(("shape", signature.serial)) != value.shape:
         return None
     result = tensor_of(value, signature, lengths)
     if sparse_dim is not None and not is_int_dtype(result.dtype):
@@ -180,7 +171,7 @@ def _of_known_shape(value: Any, dims: Sequence[Dim], sparse_dim: Dim | None, fea
 def _raw_of(backend: type[Backend], value: object, dtype: str | None, device: str | None) -> RawTensor:
     """The raw tensor of data. Raises DtypeError if it is not made of numbers, DimError if its lists are not even."""
     try:
-        return backend.convert_raw(value, dtype, device)
+        raw = backend.convert_raw(value, dtype, device)
     except (TypeError, ValueError, RuntimeError) as failure:
         parts = leaves(value)
         if isinstance(failure, RfError) or type(failure) not in (TypeError, ValueError, RuntimeError):
@@ -195,6 +186,9 @@ def _raw_of(backend: type[Backend], value: object, dtype: str | None, device: st
             hint="sequences of different lengths need a dim without a size: "
             'dims=[rf.batch_dim, rf.Dim(None, name="time"), …]',
         ) from failure
+    if dtype is None and isinstance(value, float | list | tuple) and is_float_dtype(backend.get_dtype_name_raw(raw)):
+        return backend.cast_raw(raw, get_default_float_dtype())
+    return raw
 
 
 def _is_number(part: object) -> bool:
@@ -280,14 +274,15 @@ def _row(entry: Any, sparse_dim: Dim | None) -> np.ndarray:
 def _bind(
     backend: type[Backend],
     raw: Any,
+    shape: tuple[int, ...],
     dims: Sequence[Dim],
     lengths: object,
     tags: Sequence[str] | None,
     made: Source | None,
 ) -> object:
     """Binds the dims to this batch. Returns `raw` without frames that are padding in all sequences."""
-    shape = backend.get_shape_tuple_raw(raw)
-    have_dims = isinstance(lengths, Mapping) and all(isinstance(values, Tensor) for values in lengths.values())
+    by_dim = lengths if isinstance(lengths, Mapping) else None
+    have_dims = by_dim is not None and all(isinstance(values, Tensor) for values in by_dim.values())
     batch = dims[0] if batch_dim not in dims or (have_dims and tags is None) else batch_dim
     count = shape[dims.index(batch)]
     if batch.dimension is None and batch.expr is None:
@@ -296,14 +291,19 @@ def _bind(
         if tags is not None and len(set(tags)) < len(tags):
             twice = next(tag for tag in tags if list(tags).count(tag) > 1)
             raise DimError("convert_to_tensor: a tag occurs twice", got=repr(twice), expected="distinct tags")
-        batch.bind(Size([], count, tags=tags, made=made))
+        size = batch.lengths.size(batch)  # kept if it is the same: inputs of one batch that share it are joined quickly
+        if tags is not None or size is None or not size.is_number(count):
+            size = Size([], count, tags=tags, made=made)
+        batch.bind(size)
     elif tags is not None:
         raise DimError(
             f"convert_to_tensor: tags name the sequences of a batch, but {batch.name} has a fixed size",
             got=align.show_dims(dims),
             expected="a dim whose size comes with the data: rf.batch_dim",
         )
-    for dim, values in _lengths_by_dim(dims, batch, lengths).items():
+    if by_dim is None:
+        by_dim = {} if lengths is None else {_dim_for_lengths(dims, batch): lengths}
+    for dim, values in by_dim.items():
         size = _size(batch, values, made)
         axis = dims.index(dim)
         if size.min < 0 or size.max > shape[axis]:
@@ -318,20 +318,15 @@ def _bind(
                 got=f"lengths of shape {size.values.shape}",
                 expected=f"({count},), as {batch.name} has in the data",
             )
-        size = size.within_capacity(dim)
-        if size.max < shape[axis]:
-            raw = raw[(slice(None),) * axis + (slice(0, size.max),)]
-        elif size.max > shape[axis]:
-            raw = backend.pad_raw(raw, {axis: (0, size.max - shape[axis])}, 0)
-        dim.bind(size)
+        longest = dim.bind(size).sizes[dim.serial].max
+        if longest < shape[axis]:
+            raw = raw[(slice(None),) * axis + (slice(0, longest),)]
+        elif longest > shape[axis]:
+            raw = backend.pad_raw(raw, {axis: (0, longest - shape[axis])}, 0)
     return raw
 
 
-def _lengths_by_dim(dims: Sequence[Dim], batch: Dim, lengths: object) -> dict[Dim, object]:
-    if lengths is None:
-        return {}
-    if isinstance(lengths, Mapping):
-        return dict(lengths)
+def _dim_for_lengths(dims: Sequence[Dim], batch: Dim) -> Dim:
     free = [dim for dim in dims if dim is not batch and dim.dimension is None and dim.expr is None]
     if not free:
         raise DimError(
@@ -340,11 +335,11 @@ def _lengths_by_dim(dims: Sequence[Dim], batch: Dim, lengths: object) -> dict[Di
             expected=f"a dim without a fixed size, other than {batch.name}",
             hint='Dim(None, name="time")',
         )
-    return {free[0]: lengths}
+    return free[0]
 
 
 def _size(batch: Dim, values: Any, made: Source | None) -> Size:
-    if type(values) is list and all(type(number) is int for number in values):
+    if type(values) is list and {*map(type, values)} <= {int}:
         return Size([batch], values, made=made)
     dtype = str(getattr(values, "dtype", "")).rpartition(".")[2]  # "torch.int32"
     if isinstance(values, Tensor):

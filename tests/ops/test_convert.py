@@ -147,6 +147,28 @@ def test_lengths_given_as_a_list_must_be_whole():
     assert x.raw_tensor.shape == (0, 0)
 
 
+def test_inputs_with_as_many_sequences_share_their_number_but_not_tags():
+    words, frames = rf.Dim(None, name="words"), rf.Dim(None, name="frames")
+
+    def number(dim, tags=None, count=2):
+        x = rf.convert_to_tensor(torch.zeros(count, 4), dims=[rf.batch_dim, dim], lengths=[4] * count, tags=tags)
+        return x.size_of(rf.batch_dim)
+
+    size = number(words)
+    assert number(frames) is size and rf.zeros([rf.batch_dim, words, frames]).raw_tensor.shape == (2, 4, 4)
+    assert rf.batch_dim.bound is not None and rf.batch_dim.bound.sizes == {rf.batch_dim.serial: size}
+    assert number(words, tags=["fig", "pea"]).tags == ["fig", "pea"]
+    assert number(words).tags is None and number(words, count=3).max == 3
+
+
+def test_data_of_another_size_is_refused_also_if_the_batch_changed():
+    time = rf.Dim(None, name="time")
+    rf.convert_to_tensor(torch.zeros(2, 4), dims=[rf.batch_dim, time], lengths=[4, 2])
+    rf.convert_to_tensor(torch.zeros(3), dims=[rf.batch_dim])
+    with pytest.raises(rf.errors.DimError, match="does not fit time"):
+        rf.convert_to_tensor(torch.zeros(3, 5), dims=[rf.batch_dim, time])
+
+
 def test_lengths_are_those_of_the_sequences_wherever_the_batch_dim_is():
     time, feat = rf.Dim(None, name="time"), rf.Dim(2, name="feat")
     raw = torch.arange(18.0).view(3, 3, 2)  # as many frames as sequences, so that the sizes do not tell them apart

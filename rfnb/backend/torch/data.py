@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 import torch
@@ -171,7 +171,7 @@ class TorchData:
         return raw.detach().numpy() if raw.device.type == "cpu" and raw.dtype is not torch.bfloat16 else raw
 
     @staticmethod
-    def is_ready_raw(value: object) -> bool:
+    def is_ready_raw(value: object) -> TypeGuard[torch.Tensor]:
         """Whether `convert_raw` would return this tensor itself."""
         if type(value) is not torch.Tensor or value.layout is not torch.strided:
             return False
@@ -180,6 +180,8 @@ class TorchData:
     @staticmethod
     def convert_raw(value: object, dtype: str | None, device: str | None) -> torch.Tensor:
         """Numbers, lists, numpy or torch tensors, in `dtype` if given; Python floats are float32."""
+        if dtype is None and device is None and TorchData.is_ready_raw(value):
+            return value
         if isinstance(value, np.ndarray | np.generic):
             value = torch.from_numpy(np.array(value, value.dtype.newbyteorder("=")))  # torch knows no other order
         raw = torch.as_tensor(value, dtype=None if dtype is None else dtype_of(dtype), device=placed(device))

@@ -20,7 +20,7 @@ def holds_finite(raw: torch.Tensor) -> bool:
     """Whether all numbers are known to be finite, without a copy of the data; on a device, they are not looked at."""
     if not raw.dtype.is_floating_point and not raw.dtype.is_complex:
         return True
-    return is_known(raw) and cmath.isfinite(raw.detach().sum().item())
+    return is_known(raw) and cmath.isfinite((raw.detach() if raw.requires_grad else raw).sum().item())
 
 
 def is_known(raw: torch.Tensor) -> bool:

@@ -94,6 +94,8 @@ def current_lengths(dims: Sequence[Dim]) -> Lengths:
 def _with_size(lengths: Lengths, serial: int, other: Lengths) -> Lengths:
     if lengths.sizes.get(serial) is other.sizes[serial]:
         return lengths
+    if lengths.sizes.items() <= other.sizes.items():
+        return other
 
     def make() -> Lengths:
         sizes = {**other.sizes, **lengths.sizes, serial: other.sizes[serial]}
@@ -177,10 +179,8 @@ _NEW_BATCH = "for a new batch, pass its lengths: rf.convert_to_tensor(…, lengt
 
 
 def _fits(size: Size, dims: Sequence[Dim], shape: Sequence[int]) -> bool:
-    expected = tuple(
-        shape[dims.index(dim)] if dim in dims else n for dim, n in zip(size.dims, size.values.shape, strict=True)
-    )
-    return size.values.shape == expected
+    counts = zip(size.dims, size.values.shape, strict=True)
+    return not [dim for dim, count in counts if dim in dims and shape[dims.index(dim)] != count]
 
 
 def _fitting(dims: Sequence[Dim], shape: Sequence[int]) -> str | None:

@@ -112,7 +112,7 @@ class Size:
             self.values = symbolic_values(values)
             self.min, self.max, self.ragged = 0, self.values.longest, bool(self.values.ndim)
             return
-        self.values = np.array(values, dtype=np.int64)  # a copy, because the original may change
+        self.values = np.array(values, np.int64)  # a copy, because the original may change
         self.values.flags.writeable = False  # torch.compile supports this, unlike `setflags`
         flat = self.values.ravel().tolist()
         self.min, self.max = (min(flat), max(0, *flat)) if flat else (0, 0)
@@ -186,6 +186,11 @@ class Size:
         """Whether one of the sequences is, or may be, empty."""
         return self.min <= 0
 
+    def is_number(self, number: int) -> bool:
+        """Whether it is this number, which torch does not trace, without tags, a capacity, or a dtype."""
+        plain = self.tags is self.capacity is self.dtype is None and not self.dims and not self.traced
+        return plain and type(number) is int and self.max == number
+
     def place(self) -> str:
         """Where this size was bound, for messages: " (bound in model.py:31)"."""
         return f" (bound in {self.made.place()})" if self.made else ""
@@ -221,16 +226,20 @@ class Lengths:
         "__weakref__", "_derived", "_infinite", "_joins", "cache", "finite", "owners", "ragged", "serial", "sizes",
     )  # fmt: skip
 
-    def __init__(self, sizes: Mapping[int, Size]):
-        self.sizes = dict(sizes)
+    def __init__(self, sizes: dict[int, Size]):
+        self.sizes = sizes
         self.serial = next(_serials)
         self.finite = True
         self._infinite: Any = None  # a weak reference to the same lengths that are not finite; for those, to these
         self.cache: dict[Any, Any] = {}  # raw masks and sizes, by what and where
         self._joins: dict[tuple[int, int, int], Lengths] = {}
         self._derived: dict[int, Size] = {}
-        self.ragged = any(size.ragged for size in self.sizes.values())
-        self.owners: frozenset[Dim] = frozenset(dim for size in self.sizes.values() for dim in size.dims)
+        self.ragged = False
+        owners: list[Dim] = []
+        for size in self.sizes.values():
+            self.ragged = self.ragged or size.ragged
+            owners += size.dims
+        self.owners = frozenset(owners)
 
     def __copy__(self) -> Lengths:
         return self

@@ -206,8 +206,10 @@ def backend_of_data(value: object) -> Any:
 
     Numpy arrays are data for any backend.
     """
-    registered = next((base for base in type(value).__mro__ if base in BACKENDS), np.ndarray)
-    return selected() if registered is np.ndarray else BACKENDS[registered]
+    for base in type(value).__mro__:
+        if base in BACKENDS and base is not np.ndarray:
+            return BACKENDS[base]
+    return selected()
 
 
 def backend_of_raw(raw: object) -> Any:

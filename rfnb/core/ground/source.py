@@ -179,8 +179,10 @@ def user_frame(start: FrameType | None = None) -> FrameType | None:
 
 def user_source() -> Source | None:
     """The place in the user's code that is running now."""
-    frame = user_frame(sys._getframe(1))
-    return None if frame is None else Source(frame.f_code, frame.f_lasti)
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        frame = frame.f_back
+    return None if frame is None else tuple.__new__(Source, (frame.f_code, frame.f_lasti))
 
 
 def assigned_name() -> str | None:
