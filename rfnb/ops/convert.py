@@ -50,12 +50,16 @@ def tensor(value: object, like: Tensor | None = None) -> Tensor:
     return tensor_of(raw, EMPTY_SIG, EMPTY)
 
 
+_RANGES = {"uint8": range(2**8), "int8": range(-(2**7), 2**7), "int16": range(-(2**15), 2**15)}
+"""The numbers that small types hold; others are beside a tensor of them what they are, as in torch."""
+
+
 def _scalar_dtype(value: object, dtype: str) -> str | None:
     """The dtype of a number next to a tensor: that of the tensor, unless the number would lose precision."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int):
-        return "int64" if dtype == "bool" else dtype
+        return "int64" if dtype == "bool" or value not in _RANGES.get(dtype, (value,)) else dtype
     if isinstance(value, complex) and not dtype.startswith("complex"):
         return "complex128" if dtype == "float64" else "complex64"
     return dtype if has_fractions(dtype) else None

@@ -296,6 +296,14 @@ def test_complex_numbers_beside_tensors(sign, dtype):
             np.testing.assert_allclose(y.numpy(), expected.numpy(), rtol=1e-6 if dtype != "float64" else 1e-14)
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16"])
+def test_numbers_that_a_small_type_does_not_hold(dtype):
+    raw = torch.tensor([4, 100], dtype=getattr(torch, dtype))
+    for data in (raw, raw.numpy()):
+        x = rf.convert_to_tensor(data, dims=[TWO])
+        assert (-1 / x).tolist() == [-0.25, pytest.approx(-0.01)] and (70000 / x).tolist() == [17500, 700]
+
+
 def test_kinds_that_there_are_not():
     with pytest.raises(rf.errors.RfError, match="did you mean 'truediv'"):
         rf.combine(FLOAT, "trudiv", FLOAT)

@@ -42,6 +42,18 @@ def test_moments_of_the_frames(correction):
     torch.testing.assert_close(all_frames.raw_tensor, whole.raw_tensor.flatten(0, 1).var(0, correction=correction))
 
 
+@pytest.mark.parametrize("correction", [0, 1])
+def test_the_variance_of_complex_numbers_is_that_of_torch(correction):
+    raw, time = torch.randn(2, 5, dtype=torch.complex64), rf.Dim(None, name="time")
+    for data in (raw, raw.numpy()):
+        x = rf.convert_to_tensor(data, dims=[rf.batch_dim, time], lengths=[5, 3])
+        variance = rf.moments(x, time, correction=correction)[1]
+        assert variance.dtype == "float32"
+        for row, length in enumerate([5, 3]):
+            expected = raw[row, :length].var(correction=correction)
+            assert variance.numpy()[row] == pytest.approx(expected.item(), rel=1e-5)
+
+
 def test_normalized_frames():
     x, time = padded(fill=7.0)
     y = rf.normalize(x, axis=[batch_dim, time], epsilon=0.1)

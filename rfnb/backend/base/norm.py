@@ -54,6 +54,7 @@ class NormOps:
         mean_of = cls.reduce_everywhere if distributed else cls.reduce
         mean = mean_of(x, mode="mean", axis=axis, use_mask=use_mask)
         squares = cls.combine(x, "squared_difference", mean, allow_broadcast_all_sources=True)
+        squares = cls.activation(squares, "abs") if x.dtype.startswith("complex") else squares
         variance = mean_of(squares, mode="mean", axis=axis, use_mask=use_mask)
         if correction:
             variance = variance.like(
