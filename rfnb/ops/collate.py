@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rfnb.core.dims import align
-from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.dims.lengths import EMPTY, Lengths, Size
 from rfnb.core.ground import backends
 from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.core.tensor.tensor_dict import TensorDict
-from rfnb.errors import DimError, DtypeError
+from rfnb.errors import DimError, DtypeError, ParameterError
 
 Sample = Mapping[str, Any]
 """One sequence: arrays, lists, strings and numbers by name."""
@@ -49,13 +49,21 @@ def collate(
     The function may run in the workers of the DataLoader. `join.pad` and `join.bind` are its two halves:
     numpy arrays, which any queue can carry, and the tensors made of them.
     """
+    if not isinstance(spec, Mapping):
+        raise ParameterError(
+            "collate: `spec` is not a dict",
+            got=type(spec).__name__,
+            expected="the dims of each entry of a sample",
+            hint='rf.collate({"x": [rf.batch_dim, time, feat]})(samples), where a sample is a dict {"x": …}',
+        )
     templates = {name: _template(name, entry, (sparse or {}).get(name)) for name, entry in spec.items()}
     for name in set(sparse or {}) - set(templates):
         raise DimError(f"collate: `sparse` has {name!r}, which `spec` lacks", expected=", ".join(templates))
     batch_dims = {template.dims[0]: name for name, template in templates.items()}
     if len(batch_dims) > 1:
         got = ", ".join(f"{dim.name} in {name!r}" for dim, name in batch_dims.items())
-        raise DimError("collate: all entries need the same batch dim first", got=got)
+        hint = '{"x": [rf.batch_dim, time, …], …}'
+        raise DimError("collate: all entries need the same batch dim first", got=got, hint=hint)
     return Collate(templates, tag, device)
 
 
@@ -149,6 +157,7 @@ def _template(name: str, entry: Sequence[Dim] | Tensor, sparse_dim: Dim | None) 
         sparse_dim, dims, dtype = sparse_dim or entry.sparse_dim, entry.dims, entry.dtype
         feature_dim = entry.feature_dim
     else:
+        check_dims(entry, f"collate: {name!r}")
         dims, dtype, feature_dim = tuple(entry), None, None
     if not dims:
         raise DimError(f"collate: {name!r} has no dims", expected="[batch_dim, …]")

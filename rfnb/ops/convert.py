@@ -233,6 +233,12 @@ def _unequal(value: Sequence[object], dims: Sequence[Dim]) -> bool:
     """Whether `value` is a list of sequences of different lengths."""
     if len(dims) < 2 or dims[1] is batch_dim or dims[1].dimension is not None:
         return False
+    if hasattr(value, "batch_sizes"):  # a tuple whose parts could be taken for sequences
+        raise DtypeError(
+            "convert_to_tensor: a packed sequence is not a list of sequences",
+            got=type(value).__name__,
+            hint="torch.nn.utils.rnn.unpack_sequence(packed)",
+        )
     if any(isinstance(entry, str) for entry in value):
         return True
     return all(hasattr(entry, "__len__") for entry in value)

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 
 import rfnb as rf
 from rfnb.core.dims.binding import current_lengths
-from rfnb.errors import DimError, DtypeError
+from rfnb.errors import DimError, DtypeError, ParameterError
 
 LETTERS = "abcdefgh"
 WORDS = [
@@ -143,6 +143,11 @@ def test_one_label_per_sequence(letter):
 
 
 def test_what_does_not_fit_is_named(join, left):
+    for wrong in ([{"letters": "ab"}], join):
+        with pytest.raises(ParameterError, match=r"(?s)`spec` is not a dict.*rf.collate\({.*}\)\(samples\)"):
+            rf.collate(wrong)
+    with pytest.raises(DimError, match="collate: 'x': one Dim, where a list of Dims is expected"):
+        rf.collate({"x": rf.batch_dim})
     with pytest.raises(DimError, match="a sample has no 'phones'"):
         join([{"word": "x", "letters": "a", "score": 1}])
     with pytest.raises(DtypeError, match=r"(?s)a sample is not a dict.*tuple.*dict\(zip\(names, sample\)\)"):

@@ -188,6 +188,16 @@ def test_a_list_of_frames_is_even():
         rf.convert_to_tensor([[1.0, 2.0], [3.0]], dims=[time, rf.batch_dim])
 
 
+@pytest.mark.parametrize("is_sorted", [True, False])
+def test_a_packed_sequence_is_not_taken_for_a_list_of_its_parts(is_sorted):
+    packed = torch.nn.utils.rnn.pack_sequence([torch.tensor([1, 2, 3]), torch.tensor([4])], enforce_sorted=is_sorted)
+    time = rf.Dim(None, name="time")
+    with pytest.raises(rf.errors.DtypeError, match=r"packed sequence is not a list.*\n.*\n.*unpack_sequence"):
+        rf.convert_to_tensor(packed, dims=[rf.batch_dim, time])
+    x = rf.convert_to_tensor(torch.nn.utils.rnn.unpack_sequence(packed), dims=[rf.batch_dim, time])
+    assert x.tolist() == [[1, 2, 3], [4, 0, 0]] and x.size_of(time).values.tolist() == [3, 1]
+
+
 @pytest.mark.parametrize("dtype", [">i2", ">f4", ">i8"])
 def test_numpy_arrays_of_any_byte_order(dtype):
     time, values = rf.Dim(None, name="time"), np.arange(6).reshape(2, 3).astype(dtype)
