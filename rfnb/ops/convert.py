@@ -114,7 +114,7 @@ def convert_to_tensor(
     if lengths is None and tags is None and dtype is None and device is None and dims:
         known = _of_known_shape(value, dims, sparse_dim, feature_dim)
         if known is not None:
-            known._name = name or user_source() or "tensor"
+            known._name = name or user_source(3) or "tensor"
             return known
     if isinstance(value, Tensor):
         return value if dims is None else value.copy_transpose(dims)
@@ -134,7 +134,7 @@ def convert_to_tensor(
             expected=f"one axis for each of {align.show_dims(dims)}",
             hint="give one Dim for each axis: dims=[batch_dim, time, …]" if len(sizes) > len(dims) else None,
         )
-    made = user_source()
+    made = user_source(3)
     if lengths is not None or tags is not None:
         raw = _bind(backend, raw, sizes, dims, lengths, tags, made)
         sizes = backend.get_shape_tuple_raw(raw)

@@ -173,9 +173,8 @@ class TorchData:
     @staticmethod
     def is_ready_raw(value: object) -> TypeGuard[torch.Tensor]:
         """Whether `convert_raw` would return this tensor itself."""
-        if type(value) is not torch.Tensor or value.layout is not torch.strided:
-            return False
-        return not value.is_nested and not torch._C._len_torch_function_stack()
+        is_plain = type(value) is torch.Tensor and value.layout is torch.strided and not value.is_nested
+        return is_plain and not torch._C._len_torch_function_stack()
 
     @staticmethod
     def convert_raw(value: object, dtype: str | None, device: str | None) -> torch.Tensor:

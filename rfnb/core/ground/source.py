@@ -177,9 +177,9 @@ def user_frame(start: FrameType | None = None) -> FrameType | None:
     return frame
 
 
-def user_source() -> Source | None:
-    """The place in the user's code that is running now."""
-    frame: FrameType | None = sys._getframe(1)
+def user_source(depth: int = 1) -> Source | None:
+    """The place in the user's code that is running now, `depth` calls up or more: a frame takes time to look at."""
+    frame: FrameType | None = sys._getframe(depth)
     while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
         frame = frame.f_back
     return None if frame is None else tuple.__new__(Source, (frame.f_code, frame.f_lasti))
