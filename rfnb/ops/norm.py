@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from rfnb.backend.base.backend import Backend
 from rfnb.backend.base.mask import BOUNDS, FLOAT32
+from rfnb.backend.base.reduce import EXACT
 from rfnb.backend.base.require import axis_of
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim, as_dims
@@ -17,7 +18,7 @@ from rfnb.core.tensor.op import guarded, op, op_of_backend
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError
-from rfnb.ops.math import add, mul
+from rfnb.ops.math import add, cast, mul
 from rfnb.ops.shape import merge_dims, split_dims
 
 Axes = Dim | Sequence[Dim]
@@ -114,6 +115,8 @@ def normalize(a: FloatTensor, *, axis: Axes, epsilon: float = 1e-6) -> Tensor:
     >>> rf.normalize(rf.convert_to_tensor([1.0, 3.0], dims=[feat]), axis=feat, epsilon=0.0).raw_tensor.tolist()
     [-1.0, 1.0]
     """
+    if exact := EXACT.get(a.dtype):  # squares exceed the largest number of float16 from 256 on
+        return cast(normalize(cast(a, exact), axis=axis, epsilon=epsilon), a.dtype)
     backend = backend_of_raw(a._raw)
     return backend.normalize(a, *backend.moments(a, axis), epsilon)
 

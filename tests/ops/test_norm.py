@@ -62,6 +62,21 @@ def test_normalized_frames():
     assert y.raw_tensor.isfinite().all()
 
 
+def test_large_numbers_in_float16_are_normalized_as_by_torch():
+    feat, time = rf.Dim(64, name="feat"), rf.Dim(None, name="time")
+    raw = (torch.randn(2, 5, 64) * 400).half().requires_grad_()
+    x = rf.convert_to_tensor(raw, dims=[batch_dim, time, feat], lengths=[5, 3])
+    y = rf.normalize(x, axis=feat)
+    expected = functional.layer_norm(raw, (64,))
+    assert y.dtype == "float16"
+    for row, length in enumerate([5, 3]):
+        torch.testing.assert_close(y.raw_tensor[row, :length], expected[row, :length])
+    weights = torch.randn(2, 5, 64)
+    frames = (y.raw_tensor.float() * weights)[0].sum()
+    gradients = [torch.autograd.grad(total, raw)[0] for total in (frames, (expected.float() * weights)[0].sum())]
+    torch.testing.assert_close(*gradients, atol=1e-5, rtol=1e-2)
+
+
 def test_rms_norm_is_that_of_torch():
     x, _ = padded(fill=0.0)
     scale, bias = weights()
