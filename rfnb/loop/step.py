@@ -406,7 +406,8 @@ def execute(
     outputs = schedule.outputs if stack else ()
     recompute = recompute if backend.grad_enabled_raw() else 0
     outcome = Outcome(tuple(initial), [[] for _ in outputs], start)
-    history = outcome.kept = StateHistory(backend, initial) if record else None
+    has_graph = backend.grad_enabled_raw() or program.may_do_anything or {*schedule.states} & {*schedule.new}
+    history = outcome.kept = StateHistory(backend, initial, bool(has_graph)) if record else None
     append = [rows.append for rows in outcome.outputs]
     compiled, pace, over, origin = None, Pace(0.05, 0.2), False, start
     repeats = bindings.limit.unknown and not record  # without a batch there are shapes only: those of one step
@@ -428,7 +429,7 @@ def execute(
                 room = min(room, recompute or room)
                 part = steps[: 1 if repeats else room if progress is None else min(room, pace.steps)]
                 outcome.steps, outcome.states, over = run(
-                    part, outcome.states, inputs, append, backend.all_true_raw, history and history.fresh.append
+                    part, outcome.states, inputs, append, backend.all_true_raw, history and history.keep
                 )
                 if history is not None:
                     history.take(outcome.steps - origin)
@@ -565,28 +566,29 @@ SAMPLED_STATES = 8
 class StateHistory:
     """The states before step 0, every, 2·every, …; detached, by reference. They take half of the budget at most.
 
-    fresh: where the steps append their states, about `room` of them; `take` then keeps every `every`-th.
+    has_graph: whether states may have an autograd graph. keep: takes the states after a step, about `room` times;
+    `take` then keeps every `every`-th.
     """
 
-    def __init__(self, backend: type[Backend], initial: Sequence[RawTensor]):
+    def __init__(self, backend: type[Backend], initial: Sequence[RawTensor], has_graph: bool = True):
         self.every, self.room = 1, 1
         self.states = [tuple(_initial_state(backend, state) for state in initial)]
-        self.fresh: list[tuple[RawTensor, ...]] = []
-        self.bytes = 0  # of the states, once some are taken
-        self._backend, self._steps = backend, 0
+        self.bytes, self._steps, self._backend = 0, 0, backend  # bytes: of the states, once some are taken
+        self._fresh = fresh = list[tuple[RawTensor, ...]]()
+        self.keep = (lambda raws: fresh.append(detached(backend, raws))) if has_graph else fresh.append
 
     def take(self, steps: int) -> None:
         """Keeps fresh states after `steps` steps. An interrupt leaves the history as it was, or updated."""
-        states, every, fresh = self.states, self.every, self.fresh[: steps - self._steps]
-        states = states + [detached(self._backend, raws) for raws in fresh[-(self._steps + 1) % every :: every]]
+        every, fresh = self.every, self._fresh[: steps - self._steps]
+        states = self.states + fresh[-(self._steps + 1) % every :: every]
         n_bytes = held_bytes(self._backend, states)
         while len(states) > 1 and (len(states) > MAX_STATES or 2 * n_bytes > options.trace_budget):
             states, every = states[::2], 2 * every
             n_bytes = held_bytes(self._backend, states)
-        small = 32 * n_bytes < options.trace_budget  # if states grow with each step, their memory grows with its square
-        room = max(1, min(MAX_STATES, 3 * len(states) if small else len(states) // 4))
-        self.states, self.every, self.room, self.fresh, self._steps = states, every, room, [], steps
-        self.bytes = n_bytes
+        more = (options.trace_budget / max(1, n_bytes)) ** (1 / 3) - 1  # with these, also states that grow fit in
+        room = int(max(1, min(MAX_STATES, more * (len(states) - 1))))
+        self.states, self.every, self.room, self.bytes, self._steps = states, every, room, n_bytes, steps
+        self._fresh.clear()
 
 
 def held_bytes(backend: type[Backend], states: Sequence[Sequence[RawTensor]]) -> int:
