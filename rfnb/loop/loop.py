@@ -10,7 +10,7 @@ import numpy as np
 
 from rfnb.core.dims.binding import bind_again
 from rfnb.core.dims.dim import Dim, check_dims
-from rfnb.core.ground.nested import arranged, leaves, map_leaves, named_leaves, same_structure
+from rfnb.core.ground.nested import arranged, form_of, map_leaves, named_leaves
 from rfnb.core.ground.text import did_you_mean
 from rfnb.core.tensor.arguments import CountFrom0, Name
 from rfnb.core.tensor.op import guarded
@@ -427,13 +427,14 @@ class StateHolder:
                 f"{self._loop_name}: the state {name!r} has no initial value",
                 hint=f"before the loop: loop.state.{name} = …  # the value at the first step",
             )
-        if not same_structure(before[name], value):
+        olds, news = named_leaves(before[name], name), named_leaves(value, name)
+        if [path for path, _ in olds] != [path for path, _ in news]:
             raise LoopError(
                 f"{self._loop_name}: the new value of the state {name!r} has a different structure",
                 got=_structure(value),
                 expected=_structure(before[name]),
             )
-        for (path, old), new in zip(named_leaves(before[name], name), leaves(value), strict=True):
+        for (path, old), (_, new) in zip(olds, news, strict=True):
             if (old is None) != (new is None):
                 raise self._sometimes_none(path, old, new)
 
@@ -469,10 +470,11 @@ class StateHolder:
         """Full names and values of all tensors and dims; None is left out, as it never changes."""
         return [(name, leaf) for name, leaf in named_leaves(self._values) if leaf is not None]
 
-    def _check_all(self, before: dict[str, object]) -> None:
-        """Checks all states, including parts of nested ones that were set directly."""
+    def _check_nested(self, before: dict[str, object]) -> None:
+        """Checks nested states, of which parts may have been set directly."""
         for name, value in self._values.items():
-            self._check(name, value, before)
+            if form_of(type(value)) is not None:
+                self._check(name, value, before)
 
     def _replace(self, others: list[object]) -> None:
         """Replaces all leaves and keeps the structure."""

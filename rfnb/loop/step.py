@@ -1,4 +1,4 @@
-"""A loop's step, a frozen record that all later phases get, and how all steps run.
+"""A loop's step, a record that all later phases get and none changes, and how all steps run.
 
 `Step` has no tensors of a call, `TracedStep` has them; `Bindings` are what one run gives to its steps, and `Outcome` is
 what `execute` makes of them. `FrameInput` gives each step one frame."""
@@ -75,7 +75,7 @@ def place_of(carried: Sequence[Carried], kind: Kind) -> int | None:
     return next((place for place, carry in enumerate(carried) if carry.kind == kind), None)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class Step:
     """A step of a loop, without the tensors that one call of the loop gave it. All runs of the same steps share it.
 
@@ -122,7 +122,7 @@ class Step:
     explanation_data: ExplanationData | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class TracedStep(Step):
     """A step with the tensors of a call.
 

@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from rfnb.core.ground.scope import within
 from rfnb.core.tensor.tensor import RawTensor
 
 
@@ -314,19 +315,9 @@ def current_tape() -> Tape | None:
     return _current.get()
 
 
-@contextmanager
-def taking(tape: Tape) -> Iterator[None]:
-    """Records on `tape` inside; an outer tape pauses."""
-    outer = _current.get()
-    token = _current.set(tape)
-    try:
-        if outer is None:
-            yield
-        else:
-            with outer.pause():
-                yield
-    finally:
-        _current.reset(token)
+def taking(tape: Tape) -> AbstractContextManager[None]:
+    """Records on `tape` inside."""
+    return within(_current, tape)
 
 
 def untaped() -> PausedTape:

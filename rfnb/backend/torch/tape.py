@@ -19,7 +19,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 
-from rfnb.backend.base.tape import Stream, Tape, Var, current_tape, taking
+from rfnb.backend.base.tape import Stream, Tape, Var, current_tape, taking, untaped
 from rfnb.backend.torch.data import unwrapped
 from rfnb.backend.torch.random import DRAWS, DROPS, Seeded, drops
 from rfnb.core.ground.source import Source, is_users
@@ -142,10 +142,28 @@ def _kinds() -> list[str]:
 
 
 class _TapeMode(TorchFunctionMode):
+    """Records torch calls inside on `tape`. The values are those of a trial, without gradients."""
+
     def __init__(self, tape: Tape):
         super().__init__()
         self.tape = tape
         self.inference = torch.is_inference_mode_enabled()
+
+    def __enter__(self) -> None:
+        tape, entry, outer = self.tape, _autocast(), current_tape()
+        self._had_gradients, self._contexts = torch.is_grad_enabled(), (untaped(), taking(tape))
+        tape.gradients = self._had_gradients if outer is None else outer.gradients
+        tape.settings = lambda: None if (context := _autocast()) == entry else partial(_Under, context)
+        for context in self._contexts:
+            context.__enter__()
+        torch.set_grad_enabled(False)
+        super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        torch.set_grad_enabled(self._had_gradients)
+        for context in reversed(self._contexts):
+            context.__exit__(*error)
 
     def __torch_function__(
         self, func: Any, types: object, args: tuple[Any, ...] = (), kwargs: dict[str, object] | None = None
@@ -342,15 +360,7 @@ class TorchTape:
         """An empty tape of torch calls."""
         return Tape(torch.Tensor, torch.Generator)
 
-    @staticmethod
-    @contextmanager
-    def take(tape: Tape) -> Iterator[None]:
-        """Records torch calls inside on `tape`. The values are those of a trial, without gradients."""
-        entry, outer = _autocast(), current_tape()
-        tape.gradients = torch.is_grad_enabled() if outer is None else outer.gradients
-        tape.settings = lambda: None if (context := _autocast()) == entry else partial(_Under, context)
-        with taking(tape), torch.no_grad(), _TapeMode(tape):
-            yield
+    take = _TapeMode
 
     @staticmethod
     def uncompiled(run: Callable[[], object]) -> object:

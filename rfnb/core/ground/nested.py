@@ -138,25 +138,21 @@ def leaves(tree: object) -> list[Any]:
     if form is None:
         return [tree]
     result: list[Any] = []
-    _collect(tree, form, result)
-    return result
-
-
-def _collect(tree: object, form: Form, found: list[object]) -> None:
     for part in form.parts(tree):
-        inner = form_of(type(part))
-        if inner is None:
-            found.append(part)
-        else:
-            _collect(part, inner, found)
+        result += [part] if form_of(type(part)) is None else leaves(part)
+    return result
 
 
 def named_leaves(tree: object, prefix: str = "") -> list[tuple[str, Any]]:
     """All leaves with their paths: "lstm.h", "layers.0"."""
-    parts = named_parts(tree)
-    if parts is None:
+    form = form_of(type(tree))
+    if form is None:
         return [(prefix, tree)]
-    return [leaf for key, part in parts for leaf in named_leaves(part, f"{prefix}.{key}" if prefix else str(key))]
+    result: list[tuple[str, Any]] = []
+    for key, part in zip(form.names(tree), form.parts(tree), strict=True):
+        path = f"{prefix}.{key}" if prefix else str(key)
+        result += [(path, part)] if form_of(type(part)) is None else named_leaves(part, path)
+    return result
 
 
 def named_parts(tree: object) -> list[tuple[object, object]] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import cached_property, partial
@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from rfnb.backend.base.mask import ended_by
-from rfnb.backend.base.tape import Tape, Var, untaped
+from rfnb.backend.base.tape import Var, untaped
 from rfnb.core.advice.torch_equivalents import called
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
@@ -144,7 +144,7 @@ class Body:
         self.ended_masks = EndedInBody(self)
         self.own_ops = 0  # number of ops that the lines do, once they have ended
         self.assigned: dict[str, Any] = {}  # the states after the lines, by full name
-        self._context = ExitStack()
+        self._context = Contexts(ended_by(self.ended_masks), listening(self.recorder), self.backend.take(self.tape))
 
     # -- entering
 
@@ -153,19 +153,18 @@ class Body:
         state = self.loop.state
         self.originals = state._values
         with untaped(), listening(None):
-            grown = {leaf: Dim(None, name=leaf.name) for _, leaf in state._leaves() if isinstance(leaf, Dim)}
+            states = state._leaves()
+            grown = {leaf: Dim(None, name=leaf.name) for _, leaf in states if isinstance(leaf, Dim)}
             self.recorder.grown = self.tape.grown = {dim.serial for dim in grown.values()}
-            for name, leaf in state._leaves():
+            for name, leaf in states:
                 _add_state(self, name, leaf, grown)
         state._replace([carry.before for carry in self.carried])
         state._begin_body(partial(_note_read, self), self.refuse_in_branch)
-        self._context.enter_context(ended_by(self.ended_masks))
-        self._context.enter_context(listening(self.recorder))
-        self._context.enter_context(self.backend.take(self.tape))
+        self._context.__enter__()
 
-    def untraced(self) -> Untraced:
+    def untraced(self) -> Contexts:
         """Ops inside are not traced: they belong neither to this body nor to one nested in it."""
-        return Untraced(self.tape)
+        return Contexts(untaped(), self.tape.pause(), listening(None))
 
     def var(self, plain: Tensor) -> Var:
         """The Var of a value on the traced frame; a value from outside is copied into the body first."""
@@ -237,7 +236,7 @@ class Body:
 
     def leave(self) -> None:
         """Ends the tracing: ops are no longer those of the body."""
-        self._context.close()
+        self._context.__exit__(None, None, None)
         self.recorder.open = False
         self.loop.state._end_body()
         with untaped():
@@ -251,21 +250,20 @@ class Body:
         self.own_ops, self.assigned = len(self.recorder.op_calls), dict(self.loop.state._leaves())
 
 
-class Untraced:
-    """A context in which ops are recorded neither on a tape nor by a listener."""
+class Contexts:
+    """Several contexts as one; the first is the outermost."""
 
-    __slots__ = ("_contexts", "_tape")
+    __slots__ = ("_contexts",)
 
-    def __init__(self, tape: Tape):
-        self._tape = tape
+    def __init__(self, *contexts: AbstractContextManager[object]):
+        self._contexts = contexts
 
     def __enter__(self) -> None:
-        self._contexts = listening(None), self._tape.pause(), untaped()
-        for context in reversed(self._contexts):
+        for context in self._contexts:
             context.__enter__()
 
-    def __exit__(self, *error: object) -> None:
-        for context in self._contexts:
+    def __exit__(self, *error: Any) -> None:
+        for context in reversed(self._contexts):
             context.__exit__(*error)
 
 

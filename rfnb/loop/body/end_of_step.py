@@ -28,7 +28,7 @@ def close(body: Body) -> TracedStep:
     """Ends the tracing of a step. Raises LoopError, DimError or DtypeError for invalid states and outputs."""
     try:
         body.end_of_lines()
-        body.loop.state._check_all(body.originals)
+        body.loop.state._check_nested(body.originals)
         _take_names(body)
         body.recorder.graph.body_values = len(body.recorder.graph.values)
         reads, generators = _reads(body), _generators(body)
@@ -199,8 +199,7 @@ def _size_of(body: Body, length: Tensor | int) -> Size:
 
 
 def _close_step(body: Body, limit: Size) -> _Ends:
-    needs_active = body.watchers or _kept_orders(body) or body.condition is not None
-    mask = _active(body, limit) if needs_active else None
+    mask = _active(body, limit) if body.watchers or _kept_orders(body) or body.condition is not None else None
     if body.watchers or _kept_orders(body):
         _give_masks(body, mask)
     active: Tensor | None = mask
@@ -296,7 +295,7 @@ def _take_names(body: Body) -> None:
 
 def _carry_lasts(body: Body) -> tuple[tuple[int, ...], dict[int, Traced]]:
     """Position of the carried value for each `last`, and new carried values for those that are not states."""
-    leaves, places, new = dict(body.loop.state._leaves()), list[int](), dict[int, Traced]()
+    leaves, places, new = body.assigned, list[int](), dict[int, Traced]()
     for output, _ in body.lasts:
         traced = output if body.hypotheses is None else body.hypotheses.at_the_end(output)
         values = [leaves[c.name] if c.kind == "state" else new.get(n) for n, c in enumerate(body.carried)]

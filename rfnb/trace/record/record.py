@@ -136,7 +136,7 @@ class Recorder(Listener):
         return wrapped
 
     def _gives(self, node: Node, values: Sequence[Value]) -> None:
-        node.outputs = tuple(value.number for value in values)
+        node.outputs = tuple([value.number for value in values])
         if len(self._bodies) == 1 and self.line is None:
             self._results.update(node.outputs)
 
@@ -263,7 +263,7 @@ class Recorder(Listener):
     def add_call(self, call: OpCall) -> None:
         """Adds a call of an op, and finds its tensors on the tape."""
         find, call.results = self.tape.find, tensors_in(call.result)
-        call.reads, call.makes = ([find(x._raw) for x in part] for part in (call.given, call.results))
+        call.reads, call.makes = [find(x._raw) for x in call.given], [find(x._raw) for x in call.results]
         self.op_calls.append(call)
 
     def new_parameter(self, dims: Sequence[Dim]) -> None:
@@ -384,7 +384,7 @@ def few_leaves(tree: object, path: str) -> Iterator[tuple[str, object]]:
 
 def _apart(operands: list[Tensor], node: Node, leaf: Any) -> object:
     """A result that is an operand itself, as a value of its own if the user's line gives it a name."""
-    is_operand = any(leaf is operand for operand in operands)
+    is_operand = id(leaf) in map(id, operands)
     return leaf.like(leaf._raw) if is_operand and node.source is not None and node.source.names() else leaf
 
 
