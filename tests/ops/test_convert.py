@@ -169,6 +169,19 @@ def test_data_of_another_size_is_refused_also_if_the_batch_changed():
         rf.convert_to_tensor(torch.zeros(3, 5), dims=[rf.batch_dim, time])
 
 
+def test_a_derived_dim_follows_its_root_also_if_it_was_given_lengths():
+    time = rf.Dim(None, name="time")
+    for lengths in ([3, 1], [2, 1]):
+        rf.convert_to_tensor(torch.zeros(2, max(lengths)), dims=[rf.batch_dim, time], lengths=lengths)
+        longer = [n + 1 for n in lengths]
+        raw, dims = torch.zeros(2, max(longer)), [rf.batch_dim, time + 1]
+        x = rf.convert_to_tensor(raw, dims=dims, lengths={time + 1: longer})
+        assert x.size_of(time + 1).values.tolist() == longer
+    rf.convert_to_tensor(torch.zeros(2, 3), dims=[rf.batch_dim, time], lengths=[3, 1])
+    with pytest.raises(rf.errors.DimError, match=r"does not fit time\+1"):
+        rf.convert_to_tensor(raw, dims=dims)
+
+
 def test_lengths_are_those_of_the_sequences_wherever_the_batch_dim_is():
     time, feat = rf.Dim(None, name="time"), rf.Dim(2, name="feat")
     raw = torch.arange(18.0).view(3, 3, 2)  # as many frames as sequences, so that the sizes do not tell them apart

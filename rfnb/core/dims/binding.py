@@ -147,7 +147,7 @@ def bind_shape(name: str, dims: Sequence[Dim], shape: Sequence[int], *, refill: 
     for dim, length in zip(dims, shape, strict=True):
         if dim.dimension == length:
             continue
-        lengths = current_lengths([dim])
+        lengths = (dim.bound if dim.dimension is dim.expr is None else None) or current_lengths([dim])
         size = (lengths.bind(unbound) if unbound else lengths).size(dim)
         if size is not None and size.assumed and dim.template is not None:
             size = None  # the tensor waits for its lengths
