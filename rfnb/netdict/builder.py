@@ -350,7 +350,10 @@ class Builder:
             elif option.kind == "layers" and values.get(name) is not None:
                 references: dict[str, str] = {}
                 values[name] = _options.without_layers(values[name], option.types, name, references)
-                inputs.update({key: self.find(scope, reference, path) for key, reference in references.items()})
+                for key, reference in references.items():
+                    found = self.find(scope, reference, path)
+                    part = f"{found}/{option.part}"
+                    inputs[key] = part if part in self.nodes else found
         for name, reference in outputs_as_parameters(values.get("reuse_params")).items():
             inputs[f"parameter {name}"] = self.find(scope, reference, path)
         net: Any = None

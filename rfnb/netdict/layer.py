@@ -17,7 +17,7 @@ from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import DimError, NetworkError
-from rfnb.netdict.axes import NetworkDims, broadcast, renamed, time_of
+from rfnb.netdict.axes import NetworkDims, broadcast, renamed
 from rfnb.netdict.layer_call import changed_parameters
 from rfnb.netdict.options import REQUIRED, Option
 from rfnb.netdict.spec import COMMON, LastCall, LayerSpec, Traits
@@ -366,9 +366,9 @@ class SteppingLayer(Layer):
 
     def axis_in_loop(self, given: object, axes: NetworkDims, source: Tensor | None, *, numbers: bool) -> object:
         """The option `axis` in a loop: None if it means the axis of the loop, which the source of a step lacks."""
-        if self.loop is None and (given != "T" or source is None or time_of(source) is not None):
+        if self.loop is None:
             return given
-        if source is None or given is single_step_dim or given is (None if self.loop is None else self.loop.axis):
+        if source is None or given is single_step_dim or given is self.loop.axis:
             return None
         try:
             return axes.one(given, source, numbers=numbers)

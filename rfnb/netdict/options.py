@@ -19,11 +19,12 @@ LARGEST = 2**31 - 1
 
 @dataclass(frozen=True)
 class Option:
-    """A declared option. kind: value, axis, axes, layer or layers. types: of a value; empty: any."""
+    """A declared option. kind: value, axis, axes, layer or layers. types: of a value; empty: any. part: of a layer."""
 
     kind: str
     default: Any
     types: tuple[object, ...] = ()
+    part: str = ""
 
 
 def value(default: object, *types: type) -> Any:
@@ -46,12 +47,13 @@ def layer(default: object = None) -> Any:
     return Option("layer", default)
 
 
-def layers(default: object = None, words: tuple[object, ...] = ()) -> Any:
+def layers(default: object = None, words: tuple[object, ...] = (), part: str = "") -> Any:
     """An option that holds names of layers, perhaps in a dict or list; `words` are not layers.
 
-    The field has a `FromLayer` for each, and `compute` gets their outputs under the keys of these.
+    The field has a `FromLayer` for each, and `compute` gets their outputs under the keys of these; of a layer that has
+    a further output named `part`, this one.
     """
-    return Option("layers", default, words)
+    return Option("layers", default, words, part)
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ class Constant(Layer, layer_class="constant", sourceless=True, without_effect="s
         """The dims."""
         batch = [batch_dim] if self.with_batch_dim else []
         self.dims = [*batch, *self.pool.shape(self.shape or (), batch)]
+        self.result_feature = self.dims[-1] if self.dims and self.dims[-1].dimension is not None else None
 
     def compute(self) -> Tensor:
         """→ {dims…}"""

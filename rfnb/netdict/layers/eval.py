@@ -174,10 +174,10 @@ def _without_ones(*given: object) -> list[Any]:
 
 def feature_of_any(y: Tensor, sources: Sequence[Tensor]) -> Dim | None:
     """The feature dim of the first source that has one which is in the result, or that of a later one, if the sources
-    before have no such axis."""
+    before have no such axis. Sources with more axes come first."""
     feature: Dim | None = None
     dims: set[Dim] = set()
-    for x in sources:
+    for x in sorted(sources, key=lambda x: -len(x.dims)):
         dim = x.feature_dim
         if dim in y.sig.index and (
             feature is None or (dim not in dims and dim is not None and not dim.is_spatial_dim())

@@ -39,7 +39,8 @@ class LayerNormLayer(Layer, layer_class="layer_norm"):
 class Norm(Layer, layer_class="norm"):
     """(x − mean) / √(variance + ε) over axes; scale and bias for the features. {…, axes…} → the same"""
 
-    axes: tuple[Dim, ...] = axes()
+    axes: tuple[Dim, ...] = axes(None)
+    axis: object = value(None)
     param_shape: object = value("F")
     scale: bool = value(True, bool)
     bias: bool = value(True, bool)
@@ -47,6 +48,7 @@ class Norm(Layer, layer_class="norm"):
 
     def setup(self, x: Tensor) -> None:
         """scale and bias, with the axes that `param_shape` describes."""
+        self.over = self.axes if self.axes is not None else self.pool.find(self.axis, x)
         dims = self.pool.find(self.param_shape, x)
         self.with_scale, self.with_bias = self.scale, self.bias
         if self.with_scale:
@@ -56,7 +58,7 @@ class Norm(Layer, layer_class="norm"):
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, axes…} → the same"""
-        mean, variance = moments(x, self.axes, use_mask=self.spec.batch_independent)
+        mean, variance = moments(x, self.over, use_mask=self.spec.batch_independent)
         y = (x - mean) * rsqrt(variance + self.epsilon)
         params = self.params
         y = y * params["scale"] if self.with_scale else y

@@ -13,7 +13,7 @@ from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import NetworkError
-from rfnb.netdict.axes import NetworkDims, with_padding, without
+from rfnb.netdict.axes import NetworkDims, time_of, with_padding, without
 from rfnb.netdict.layer import Layer, SteppingLayer
 from rfnb.netdict.options import REQUIRED, axes, axis, layers, value
 from rfnb.netdict.resolve import entry_of, required
@@ -29,28 +29,44 @@ from rfnb.ops.slice import cumsum
 MODES = {"avg": "mean", **{name: name for name in "sum mean max min argmax argmin logsumexp any all".split()}}
 
 
-class Reduce(Layer, layer_class="reduce", without_effect="enforce_batch_dim_axis"):
-    """The sum, mean, maximum and so on over axes, without the padding. {…, axes…} → {…}"""
+class ReducingLayer(Layer):
+    """A layer that leaves out axes, or keeps them with one entry."""
 
-    mode: str = value("sum", str)
     axes: tuple[Dim, ...] = axes(None)
     axis: object = value(None)
     keep_dims: bool = value(False, bool)
-    use_time_mask: bool | None = value(None, bool)
 
     def setup(self, x: Tensor) -> None:
         """Which axes, and the axes of size 1 that stay."""
-        self.function = getattr(reductions, f"reduce_{entry_of(MODES, self.mode, f'there is no mode {self.mode!r}')}")
-        over = self.axes if self.axes is not None else self.pool.find(self.axis, x)
-        self.over = over
-        self.label_dim = over[-1] if self.mode.startswith("arg") and over[-1].dimension is not None else None
+        over = self.over = self.axes if self.axes is not None else self.pool.find(self.axis, x)
+        frames = time_of(x)
         self.kept: list[Dim] = []
         for dim in over if self.keep_dims else ():
-            used_dims = [*without(x, *over), *self.kept]
-            self.kept.append(self.pool.axis(1, used_dims, feature=dim is x.feature_dim))
+            make = self.pool.feature if dim is x.feature_dim else self.pool.time if dim is frames else self.pool.static
+            self.kept.append(make(1, [*without(x, *over), *self.kept]))
         self.result_feature = x.feature_dim
         if x.feature_dim in over:
             self.result_feature = self.kept[-1] if self.kept else None
+
+    def with_kept(self, y: Tensor) -> Tensor:
+        """With the axes of size 1. {…} → {…, axes…}"""
+        for dim in self.kept:
+            y = expand_dim(y, dim)
+        return y
+
+
+class Reduce(ReducingLayer, layer_class="reduce", without_effect="enforce_batch_dim_axis"):
+    """The sum, mean, maximum and so on over axes, without the padding. {…, axes…} → {…}"""
+
+    mode: str = value("sum", str)
+    use_time_mask: bool | None = value(None, bool)
+
+    def setup(self, x: Tensor) -> None:
+        """The function, and what its positions are labels of."""
+        self.function = getattr(reductions, f"reduce_{entry_of(MODES, self.mode, f'there is no mode {self.mode!r}')}")
+        super().setup(x)
+        last = self.over[-1]
+        self.label_dim = last if self.mode.startswith("arg") and last.dimension is not None else None
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, axes…} → {…}"""
@@ -58,9 +74,7 @@ class Reduce(Layer, layer_class="reduce", without_effect="enforce_batch_dim_axis
         y: Tensor = self.function(x, axis=self.over if len(self.over) != 1 else self.over[0], **masked)
         if self.mode.startswith("arg"):
             y = set_sparse_dim(cast(y, "int32"), self.label_dim)
-        for dim in self.kept:
-            y = expand_dim(y, dim)
-        return y
+        return self.with_kept(y)
 
 
 class ReduceOut(Layer, layer_class="reduce_out"):
@@ -79,16 +93,14 @@ class ReduceOut(Layer, layer_class="reduce_out"):
         return reduce_out(x, mode=MODES[self.mode], num_pieces=self.num_pieces, out_dim=self.out_dim)
 
 
-class MathNorm(Layer, layer_class="math_norm"):
+class MathNorm(ReducingLayer, layer_class="math_norm"):
     """(Σ |x|ᵖ)^(1/p) over axes. {…, axes…} → {…}"""
 
     p: float = value(2.0, float)
-    axes: tuple[Dim, ...] = axes()
-    keep_dims: bool = value(False, bool)
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, axes…} → {…}"""
-        return pow_(reduce_sum(pow_(abs_(x), self.p), axis=self.axes), 1.0 / self.p)
+        return self.with_kept(pow_(reduce_sum(pow_(abs_(x), self.p), axis=self.over), 1.0 / self.p))
 
 
 class CumSum(SteppingLayer, layer_class="cumsum"):

@@ -130,7 +130,10 @@ class Squeeze(Layer, layer_class="squeeze", without_effect="enforce_batch_dim_ax
 
 
 class ExpandDims(Layer, layer_class="expand_dims"):
-    """With another axis: "F" is a new feature axis, "spatial" and "T" stand after the spatial axes."""
+    """With another axis: "F" is a new feature axis, "spatial" and "T" stand after the spatial axes.
+
+    The first one of these is the time axis.
+    """
 
     axis: object = value("F", str, int)
     dim: int | Dim = value(1, int, Dim)
@@ -138,7 +141,8 @@ class ExpandDims(Layer, layer_class="expand_dims"):
     def setup(self, x: Tensor) -> None:
         """The new dim."""
         is_feature = isinstance(self.axis, str) and self.axis.lower() in ("f", "feature")
-        self.new_dim = self.pool.axis(self.dim, x.dims, feature=is_feature)
+        make = self.pool.feature if is_feature else self.pool.time if time_of(x) is None else self.pool.static
+        self.new_dim = make(self.dim, x.dims)
         self.result_feature = self.new_dim if is_feature else x.feature_dim
 
     def compute(self, x: Tensor) -> Tensor:
@@ -321,7 +325,7 @@ class Length(Layer, layer_class="length"):
     def compute(self, x: Tensor) -> Tensor:
         """{…, axis} → {batch}, or {batch, 1}"""
         lengths = cast(get_size_tensor(self.axis, device=x.device), self.dtype)
-        return expand_dim(lengths, self.pool.static(1)) if self.add_time_axis else lengths
+        return expand_dim(lengths, self.pool.time(1)) if self.add_time_axis else lengths
 
 
 class SwapAxes(Copy, layer_class="swap_axes"):

@@ -93,23 +93,22 @@ class GatherNd(Layer, layer_class="gather_nd"):
 
 
 class SliceNd(Layer, layer_class="slice_nd"):
-    """`size` frames of each sequence, from `start` on, or all that are left. {…, time}, {…} → {…, size}
+    """`size` frames of each sequence, from `start` on, or all that are left. {…, axis}, {…} → {…, size}
 
     A size that is a layer, or None, gives an axis with lengths of its own.
     """
 
-    start: object = layer()
+    axis: Dim = axis("T")
+    start: object = layer(0)
     size: object = layer(None)
     min_size: int | None = value(None, int)
     out_spatial_dim: Dim | None = value(None, Dim)
 
     def setup(self, x: Tensor, start: Tensor | None = None, size: Tensor | None = None) -> None:
         """The new dim."""
-        frames = time_of(x)
-        if frames is None or not isinstance(self.size, int | Dim | str | None):
-            fault = "slice_nd needs a source with a time axis; size is a number, a Dim, a layer or None"
+        if not isinstance(self.size, int | Dim | str | None):
+            fault = "slice_nd: size is a number, a Dim, a layer or None"
             raise NetworkError(fault, got=f"{x.describe_dims()}, {self.size!r:.40}")
-        self.frames = frames
         fixed = self.size.dimension if isinstance(self.size, Dim) else self.size
         self.counts = isinstance(fixed, int)
         new = self.out_spatial_dim or (self.size if isinstance(self.size, Dim) else None)
@@ -122,8 +121,8 @@ class SliceNd(Layer, layer_class="slice_nd"):
                 raise NetworkError("slice_nd: min_size needs a number for size", got=repr(self.size)[:40])
 
     def compute(self, x: Tensor, start: Tensor | None = None, size: Tensor | None = None) -> Tensor:
-        """{…, time}, {…} → {…, size}"""
-        frames = self.frames
+        """{…, axis}, {…} → {…, size}"""
+        frames = self.axis
         if not self.counts:
             if isinstance(start, Traced) or isinstance(size, Traced):
                 fault, way = (

@@ -41,6 +41,7 @@ class WindowLayer(SteppingLayer, layer_class="window"):
     axis: Dim = axis("T")
     padding: str = value("same", str)
     stride: int = value(1, Positive)
+    out_spatial_dim: Dim | None = value(None, Dim)
 
     def setup(self, x: Tensor) -> None:
         """The new axis."""
@@ -72,6 +73,8 @@ class WindowLayer(SteppingLayer, layer_class="window"):
             window_right=self.window_right, padding=self.padding.lower(), stride=self.stride,
             use_mask=self.spec.batch_independent,
         )  # fmt: skip
+        if self.out_spatial_dim is not None:
+            y, self.frames = replace_dim(y, in_dim=self.frames, out_dim=self.out_spatial_dim)
         return y
 
     def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
@@ -129,6 +132,7 @@ class Pad(Layer, layer_class="pad"):
     padding: Any = value(0, int, list, tuple)
     mode: str = value("constant", str)
     handle_dynamic_dims: object = value(None)
+    out_dims: Sequence[Dim] | Dim | None = value(None, list, tuple, Dim)
     value: float = value(0.0, float)
 
     def setup(self, x: Tensor) -> None:
@@ -161,6 +165,9 @@ class Pad(Layer, layer_class="pad"):
             if not self.at_own_end and old.dimension is None:
                 lengths = get_size_tensor(old, device=x.device) + (before + after)
                 y, out_dims[i] = slice_(y, axis=out_dims[i], end=lengths, out_dim=before + old + after)
+        own_dims = [self.out_dims] if isinstance(self.out_dims, Dim) else self.out_dims or ()
+        for i, dim in enumerate(own_dims):
+            y, out_dims[i] = replace_dim(y, in_dim=out_dims[i], out_dim=dim)
         self.made = dict(zip(self.axes, out_dims, strict=True))
         return y
 
@@ -223,14 +230,16 @@ class TimeChunking(Layer, layer_class="time_chunking"):
         if self.number is self.own_number and self.number.dimension is None:  # none in chunks of others
             end = where(sequence_mask(self.number, device=x.device), end, 0, allow_broadcast_all_sources=True)
         places = expand_dim(range_over_dim(self.frames, device=x.device), self.batch)
+        piece = Dim(None, name=self.inside.name)  # of each sequence; `inside` has the lengths of all chunks
         y, places = (
             pack_padded(
-                slice_(source, axis=self.frames, start=start, end=end, out_dim=self.inside)[0],
+                slice_(source, axis=self.frames, start=start, end=end, out_dim=piece)[0],
                 dims=[self.batch, self.number],
                 out_dim=self.chunks,
             )[0]
             for source in (x, places)
         )
+        y, places = (replace_dim(z, in_dim=piece, out_dim=self.inside)[0] for z in (y, places))
         self.last.parts = {"places": places}
         return y
 

@@ -129,7 +129,7 @@ def _of_the_batch(layer: Layer) -> Iterator[str]:
     elif cls == "slice" and _ragged([options["axis"]]) and (options["slice_step"] or 1) < 0:
         if options["slice_start"] is options["slice_end"] is None:
             yield "in reverse order, frames after the end come first"
-    elif cls == "norm" and _ragged(options["axes"]):
+    elif cls == "norm" and _ragged(options["over"]):
         yield "the mean over time counts frames after the end"
     elif cls == "pad" and _ragged(options["axes"]) and not options["at_own_end"]:
         yield "frames are added behind the longest sequence (behavior version < 21)"

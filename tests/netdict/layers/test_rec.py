@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import rfnb as rf
-from rfnb.errors import LayerNotFound, NetworkError
+from rfnb.errors import LayerNotFound, NetworkError, RfError
 
 LENGTHS = [5, 3]
 X = np.random.default_rng(0).normal(size=(2, 5, 4)).astype("float32")
@@ -87,3 +87,18 @@ def test_behind_the_end_is_0_as_a_window_may_read_it(unit, direction):
     x = np.random.default_rng(0).normal(size=(2, 5, 3)).astype("float32")
     out = net.forward({"data": (x, [5, 3])})["output"].copy_transpose(net.template("output").dims)
     assert (out.raw_tensor[1, 3:] == 0).all() and (out.raw_tensor[1, :3] != 0).all()
+
+
+@pytest.mark.parametrize(
+    ("net_dict", "message"),
+    [
+        ({"output": {**rec("gru"), "initial_state": "data"}}, "initial_state: the layer gives a sequence"),
+        (
+            {"last": {"class": "reduce", "mode": "max", "axis": "T"}, "output": {"class": "cumsum", "from": "last"}},
+            "there is no axis 'T'",
+        ),
+    ],
+)
+def test_where_frames_decide(net_dict, message):
+    with pytest.raises(RfError, match=message):
+        built(net_dict)

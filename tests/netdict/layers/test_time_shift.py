@@ -122,3 +122,23 @@ def test_what_is_behind_the_end_moves_along():
     out = net.forward({"data": (x, [5, 2])})["output"]
     array = out.copy_transpose(net.template("output").dims).raw_tensor[..., 0]
     assert array.tolist() == [[2, 3, 4, 5], [7, 8, 9, 10]]
+
+
+@pytest.mark.parametrize(
+    ("layer", "option"),
+    [
+        ({"class": "window", "window_size": 3, "stride": 2}, "out_spatial_dim"),
+        ({"class": "pad", "axes": "T", "padding": (1, 2)}, "out_dims"),
+    ],
+)
+def test_the_new_axis_is_the_dim_that_is_given(layer, option):
+    lengths, new = [5, 0, 3], rf.SpatialDim("new")
+    x = drawn(lengths)
+    plain = {"class": "reduce", "mode": "sum", "from": "new"}
+    found, expected = (
+        outputs({"new": {"from": "data", **layer, **further}, "output": {**plain, "axis": axis}}, x, lengths)
+        for further, axis in (({option: new}, new), ({}, "T"))
+    )
+    for row, wanted in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(row, wanted)
+    assert new.is_defined()

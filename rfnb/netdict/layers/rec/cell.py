@@ -14,7 +14,7 @@ from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import NetworkError
-from rfnb.netdict.axes import time_of, without
+from rfnb.netdict.axes import NetworkDims, time_of, without
 from rfnb.netdict.layer import Layer, SteppingLayer
 from rfnb.netdict.layers.activations import activation_of, initial_values
 from rfnb.netdict.layers.basic import N_OUT
@@ -26,8 +26,7 @@ from rfnb.nn.cells.simple import GRU, RHN, BasicRNN
 from rfnb.nn.layers.norm import LayerNorm
 from rfnb.ops.concat import concat, concat_features, split
 from rfnb.ops.create import full
-from rfnb.ops.dims import dim_match_priority_when_needed, last_frame_position_of_dim
-from rfnb.ops.index import gather
+from rfnb.ops.dims import dim_match_priority_when_needed
 from rfnb.ops.math import add
 from rfnb.ops.random import dropout
 from rfnb.ops.shape import expand_dim, replace_dim, replace_dim_v2, set_feature_dim
@@ -332,7 +331,7 @@ class Rec(
     unit_opts: dict[str, Any] | None = value(None, dict)
     direction: int | None = value(None, int)
     input_projection: bool = value(True, bool)
-    initial_state: object = layers(None, ("zeros", "ones", "var"))
+    initial_state: object = layers(None, ("zeros", "ones", "var"), part="state:*")
     axis: Dim = axis("T")
     forward_weights_init: object = value("glorot_uniform")
     recurrent_weights_init: object = value("glorot_uniform")
@@ -359,6 +358,13 @@ class Rec(
                     raise NetworkError(fault, got="one layer", expected=f"a layer for each of {expected}")
             elif initial not in CONSTANT:
                 raise NetworkError(f"initial_state: {initial!r} is not known", expected="zeros, ones, var, or a layer")
+
+    def axis_in_loop(self, given: object, axes: NetworkDims, source: Tensor | None, *, numbers: bool) -> object:
+        """None also where it computes one step outside of a loop, as the source has no frames."""
+        outside = self.loop is None and source is not None
+        if outside and (given is single_step_dim or (given == "T" and time_of(source) is None)):
+            return None
+        return super().axis_in_loop(given, axes, source, numbers=numbers)
 
     @property
     def needs_all_frames(self) -> bool:
@@ -417,7 +423,7 @@ class Rec(
                 for dim in batch:
                     start = expand_dim(start, dim)
             elif isinstance(initial, FromLayer):
-                start = self._last(inputs[initial.key])
+                start = self._from_layer(inputs[initial.key])
             else:
                 fill = CONSTANT[initial]
                 if fill not in constants:
@@ -427,11 +433,15 @@ class Rec(
             tensors[part] = start
         return tensors
 
-    def _last(self, x: Tensor) -> Tensor:
-        """The last frame of a sequence, or the output if it is not a sequence; with the features of the state."""
-        frames = time_of(x)
-        if frames is not None:
-            x = gather(x, indices=last_frame_position_of_dim(frames), axis=frames)
+    def _from_layer(self, x: Tensor) -> Tensor:
+        """The state or the output of a layer, with the features of the state."""
+        if time_of(x) is not None:
+            raise NetworkError(
+                "initial_state: the layer gives a sequence, and has no state",
+                got=x.describe_dims(),
+                expected="a recurrent layer, or one frame for each sequence",
+                hint='"class": "gather" or "reduce" before it',
+            )
         feature = x.feature_dim if x.feature_dim is not None else x.dims[-1]
         return x if feature is self.out_dim else replace_dim(x, in_dim=feature, out_dim=self.out_dim)[0]
 
