@@ -604,12 +604,9 @@ def _no_name(name: object) -> DtypeError:
     )
 
 
-_new = object.__new__
-
-
 def tensor_of(raw: RawTensor, signature: Sig, lengths: Lengths) -> Tensor:
     """Makes a Tensor without checks. All ops make their results with it."""
-    tensor = _new(Tensor)
+    tensor = object.__new__(Tensor)
     tensor._emptied = None
     tensor._raw = raw
     tensor.sig = signature

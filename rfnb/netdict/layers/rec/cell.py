@@ -361,8 +361,8 @@ class Rec(
 
     def axis_in_loop(self, given: object, axes: NetworkDims, source: Tensor | None, *, numbers: bool) -> object:
         """None also where it computes one step outside of a loop, as the source has no frames."""
-        outside = self.loop is None and source is not None
-        if outside and (given is single_step_dim or (given == "T" and time_of(source) is None)):
+        frames = None if source is None else time_of(source)
+        if self.loop is None and source is not None and (given is single_step_dim or (given == "T" and not frames)):
             return None
         return super().axis_in_loop(given, axes, source, numbers=numbers)
 
