@@ -186,7 +186,8 @@ class _TapeMode(TorchFunctionMode):
         name = kind.name
         if kind.reads and args and isinstance(tape.find(args[0]), Var):
             raise _read(name, tape)
-        if not tape.ops and (name == "_set_grad_enabled" or torch.is_inference_mode_enabled() is not self.inference):
+        is_switch = name == "_set_grad_enabled" and not _of_compiler()
+        if not tape.ops and (is_switch or torch.is_inference_mode_enabled() is not self.inference):
             raise _of_module() or TraceError(
                 "switching gradients on or off in the body of a loop has no effect on its steps",
                 hint="rf.stop_gradient(x); or torch.no_grad() around the whole loop",
@@ -211,6 +212,16 @@ class _TapeMode(TorchFunctionMode):
         result = func(*args, **kwargs)
         tape.record(func, args, kwargs, result, writes=writes)
         return result
+
+
+def _of_compiler() -> bool:
+    """Whether torch.compile, which sees the functions that a body calls, keeps its own setting of gradients."""
+    frame: FrameType | None = sys._getframe(2).f_back
+    while frame is not None and (module := str(frame.f_globals.get("__name__"))).startswith("torch."):
+        if module.startswith("torch._dynamo"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _written() -> LoopError:
