@@ -598,7 +598,7 @@ def judge(step: TracedStep) -> None:
     if step.reads is None:
         return
     judged(step.source).add(step.states)
-    for notice in (*_of_generators(step), *_of_states(step, step.reads)):
+    for notice in (*_of_generators(step), *_of_states(step, step.reads), *_of_variables(step)):
         warn(step, notice)
 
 
@@ -615,6 +615,14 @@ def _of_states(step: TracedStep, reads: frozenset[int]) -> Iterator[Notice]:
             yield Notice(f"unread {name}", _unread(name))
 
 
+def _of_variables(step: TracedStep) -> Iterator[Notice]:
+    """Warnings about variables that the body reads and sets as if they were states."""
+    for name, old, new in step.renewed:
+        reads = step.program.reads([new])
+        if old in reads and not reads.isdisjoint({*step.schedule.states, *step.schedule.frames}):
+            yield Notice(f"variable {name}", _renewed(name))
+
+
 def _of_generators(step: TracedStep) -> Iterator[Notice]:
     """Warnings about random numbers from generators that the loop does not control."""
     for name in step.generators:
@@ -629,6 +637,14 @@ def _unset(name: str) -> str:
     return (
         f"the state {name!r} is never set in the body, so it stays as it was before the loop\n"
         f"  hint      loop.state.{name} = …  # in the body; a constant does not need to be a state"
+    )
+
+
+def _renewed(name: str) -> str:
+    return (
+        f"each step reads the variable {name!r} as it was before the loop, not what the step before has set\n"
+        f"  hint      loop.state.{name} = {name} before the loop, and loop.state.{name} in the body; or another name "
+        "for the new value"
     )
 
 

@@ -139,6 +139,7 @@ class TracedStep(Step):
         set_states: the states that a line sets.
         reads: the numbers of the values that the body reads; None if this body has been judged before.
         generators: names of the global random generators that the body used.
+        renewed: variables from before the loop that the body sets: the name, the value before, and that of the step.
     """
 
     size: Size | None
@@ -160,6 +161,7 @@ class TracedStep(Step):
     set_states: frozenset[str]
     reads: frozenset[int] | None
     generators: tuple[str, ...]
+    renewed: tuple[tuple[str, Reference, Var], ...]
 
     @property
     def tape(self) -> Tape:

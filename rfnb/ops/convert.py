@@ -174,6 +174,12 @@ def _of_known_shape(value: Any, dims: Sequence[Dim], sparse_dim: Dim | None, fea
 
 def _raw_of(backend: type[Backend], value: object, dtype: str | None, device: str | None) -> RawTensor:
     """The raw tensor of data. Raises DtypeError if it is not made of numbers, DimError if its lists are not even."""
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise DtypeError(
+            "convert_to_tensor: a masked array has entries without a number",
+            got=f"{np.ma.count_masked(value)} masked entries",
+            hint="array.filled(0), with lengths=… where what is masked is padding",
+        )
     try:
         raw = backend.convert_raw(value, dtype, device)
     except (TypeError, ValueError, RuntimeError) as failure:

@@ -92,6 +92,57 @@ def test_of_a_nested_state_that_no_part_is_read():
     assert "'lstm' is never read" in text
 
 
+def running_sum(x):
+    total = rf.zeros([batch_dim])
+    with rf.Loop(axis=x.dims[1], name="net") as loop:
+        total = total + loop.unstack(x)
+        return loop.stack(total)
+
+
+def with_a_state(x):
+    loop = rf.Loop(axis=x.dims[1], name="net")
+    loop.state.total = total = rf.zeros([batch_dim])
+    with loop:
+        frame = loop.unstack(x)
+        total = loop.state.total + frame
+        loop.state.total = total
+        return loop.stack(total)
+
+
+def frame_by_the_same_name(x):
+    with rf.Loop(axis=x.dims[1], name="net") as loop:
+        x = loop.unstack(x)
+        return loop.stack(x)
+
+
+def same_at_every_step(x):
+    scale = rf.ones([batch_dim])
+    with rf.Loop(axis=x.dims[1], name="net") as loop:
+        scale = scale * 2.0
+        return loop.stack(loop.unstack(x) * scale)
+
+
+def another_name(x):
+    scale = rf.ones([batch_dim])
+    with rf.Loop(axis=x.dims[1], name="net") as loop:
+        scaled = scale * loop.unstack(x)
+        return loop.stack(scaled)
+
+
+@pytest.mark.parametrize("add", [running_sum, with_a_state, frame_by_the_same_name, same_at_every_step, another_name])
+def test_a_variable_that_is_used_like_a_state(add):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        add(frames())
+    texts = [str(warning.message) for warning in caught]
+    if add is running_sum:
+        [text] = texts
+        assert "each step reads the variable 'total' as it was before the loop" in text
+        assert "loop.state.total = total before the loop" in text
+    else:
+        assert not texts
+
+
 class Ignores(rf.Module):
     def __call__(self, x, state):
         return x + 1.0, rf.State(h=x)

@@ -211,6 +211,14 @@ def test_a_packed_sequence_is_not_taken_for_a_list_of_its_parts(is_sorted):
     assert x.tolist() == [[1, 2, 3], [4, 0, 0]] and x.size_of(time).values.tolist() == [3, 1]
 
 
+def test_what_a_masked_array_masks_is_not_taken_for_numbers():
+    time = rf.Dim(3, name="time")
+    masked = np.ma.masked_array([1.0, 2.0, 3.0], mask=[False, True, False])
+    with pytest.raises(rf.errors.DtypeError, match=r"1 masked entries\n.*filled"):
+        rf.convert_to_tensor(masked, dims=[time])
+    assert rf.convert_to_tensor(np.ma.masked_array([1.0, 2.0, 3.0]), dims=[time]).tolist() == [1.0, 2.0, 3.0]
+
+
 @pytest.mark.parametrize("dtype", [">i2", ">f4", ">i8"])
 def test_numpy_arrays_of_any_byte_order(dtype):
     time, values = rf.Dim(None, name="time"), np.arange(6).reshape(2, 3).astype(dtype)

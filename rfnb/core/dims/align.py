@@ -108,7 +108,7 @@ class Sig:
 
 def sig(dims: Sequence[Dim], sparse_dim: Dim | None = None, feature_dim: Dim | None = None) -> Sig:
     """The signature of these dims. Raises DimError if a dim occurs twice."""
-    key = tuple([dim.serial for dim in dims])
+    key = tuple(map(serial_of, dims))
     if sparse_dim is not None or feature_dim is not None:
         key += (-1, sparse_dim.serial if sparse_dim else -1, feature_dim.serial if feature_dim else -1)
     entry = _interned.get(key)

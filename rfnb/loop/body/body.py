@@ -24,7 +24,7 @@ from rfnb.core.graph.meter import MeasuredLoop
 from rfnb.core.ground import backends
 from rfnb.core.ground.nested import named_leaves
 from rfnb.core.ground.scope import current_meter
-from rfnb.core.ground.source import PerPlace, Source, assigned_name, user_source
+from rfnb.core.ground.source import PerPlace, Source, assigned_name, frame_of, locals_of, user_source
 from rfnb.core.tensor.arguments import not_a_tensor
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.op import guarded
@@ -151,7 +151,7 @@ class Body:
     def open(self) -> None:
         """Starts tracing: from here on, ops belong to the body."""
         state = self.loop.state
-        self.originals = state._values
+        self.originals, self.outside = state._values, self.variables()
         with untaped(), listening(None):
             states = state._leaves()
             grown = {leaf: Dim(None, name=leaf.name) for _, leaf in states if isinstance(leaf, Dim)}
@@ -244,6 +244,13 @@ class Body:
         for carry in self.carried:
             if isinstance(carry.before, Dim):
                 carry.before.changes_in = None
+
+    def variables(self) -> dict[str, Tensor]:
+        """The Tensors that the variables around the body have now; none if a body like this one was judged before."""
+        if self.source is None or tuple(self.loop.state) in judged(self.source):
+            return {}
+        frame = frame_of(self.source.code)
+        return {} if frame is None else {n: x for n, x in locals_of(frame).items() if isinstance(x, Tensor)}
 
     def end_of_lines(self) -> None:
         """Notes what the user's lines have done: later ops are those of the loop."""

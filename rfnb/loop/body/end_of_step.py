@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from rfnb.backend.base.tape import Call, Var
+from rfnb.backend.base.tape import Call, Reference, Var
 from rfnb.core.advice.torch_equivalents import called
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size, rebound
@@ -31,7 +32,7 @@ def close(body: Body) -> TracedStep:
         body.loop.state._check_nested(body.originals)
         _take_names(body)
         body.recorder.graph.body_values = len(body.recorder.graph.values)
-        reads, generators = _reads(body), _generators(body)
+        reads, generators, renewed = _reads(body), _generators(body), tuple(_renewed(body))
         limit = body.ended_masks.limit = _limit(body)
         body.ended_masks.complete()
         ends = _close_step(body, limit)
@@ -97,6 +98,7 @@ def close(body: Body) -> TracedStep:
         set_states=frozenset(body.loop.state._assigned),
         reads=reads,
         generators=generators,
+        renewed=renewed,
     )
 
 
@@ -136,6 +138,16 @@ def _reads(body: Body) -> frozenset[int] | None:
     if body.condition is not None:
         numbers.add(body.condition.value.number)
     return frozenset(numbers | {x.value.number for _, x in body.loop.state._leaves() if isinstance(x, Traced)})
+
+
+def _renewed(body: Body) -> Iterator[tuple[str, Reference, Var]]:
+    """Variables from before the loop to which the lines have given another value of the same kind."""
+    for name, new in body.variables().items():
+        old = body.outside.get(name)
+        if type(old) is Tensor and isinstance(new, Traced) and new.dtype == old.dtype and new.dims_set == old.dims_set:
+            read, var = body.tape.find(old._raw), body.tape.find(new.plain._raw)
+            if read is not None and type(var) is Var:
+                yield name, read, var
 
 
 def _generators(body: Body) -> tuple[str, ...]:
