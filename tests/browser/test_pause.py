@@ -112,6 +112,23 @@ def test_it_goes_on_to_a_later_step(open_notebook):
     assert "done [1000.0, 1000.0]" in notebook.text(1)
 
 
+def test_the_field_for_a_step_has_the_focus_again_after_a_long_run(open_notebook):
+    notebook = open_notebook(cells=[DATA, LONG.replace("1000", "100_000")])
+    panel = Panel(notebook.page).open()
+    notebook.run_cell(0)
+    connected(panel)
+    panel.root.locator(".rfnb-Status-pause").click()
+    notebook.start_cell(1)
+    panel.at(0)
+    to_step = panel.root.locator(".rfnb-Paused-to input")
+    to_step.fill("90000")
+    to_step.press("Enter")  # the field goes while the loop runs
+    panel.at(90_000)
+    expect(to_step).to_be_focused()
+    notebook.page.keyboard.press("Control+Alt+c")
+    notebook.wait_for_idle()
+
+
 def test_an_edited_state_is_what_the_paused_cell_goes_on_with(paused):
     notebook, panel = paused
     panel.sequence("long")

@@ -47,6 +47,7 @@ export interface LoopsProps {
 export function LoopsView(props: LoopsProps): JSX.Element {
   const { stepper, stepperActions, runs, paused } = props;
   const lack = lackOf(props);
+  const hadFocus = React.useRef(false);
   return (
     <div className="rfnb-Loops rfnb-Look">
       <Status {...props} />
@@ -58,6 +59,7 @@ export function LoopsView(props: LoopsProps): JSX.Element {
           paused={paused}
           canMatch={stepper !== null && conditions(stepper.notes, stepper.run).length > 0}
           actions={props.pauseActions}
+          hadFocus={hadFocus}
         />
       )}
       {props.complaint !== null && (
