@@ -16,6 +16,7 @@ from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.core.tensor.tensor_dict import TensorDict
 from rfnb.errors import DimError, DtypeError, ParameterError
+from rfnb.ops.convert import refuse_masked
 
 Sample = Mapping[str, Any]
 """One sequence: arrays, lists, strings and numbers by name."""
@@ -216,6 +217,7 @@ def _encode(name: str, value: Any, entry: BatchEntry) -> object:
 
 def _row(name: str, value: object, entry: BatchEntry, which: str) -> np.ndarray:
     """One value of one sequence as an array, checked against `entry`."""
+    refuse_masked(f"collate: {name!r} of sequence {which}", value)
     try:
         row = _array(name, value, entry)
     except DimError as error:  # a label that the vocab lacks

@@ -122,6 +122,7 @@ def convert_to_tensor(
     dims = tuple(dims or ())
     if keep_scalar_on_cpu and not dims:
         device = "cpu"
+    refuse_masked("convert_to_tensor", value)
     if isinstance(value, list | tuple) and dims and _unequal(value, dims):
         value, lengths = _pad(value, dims, sparse_dim, lengths)
     backend = backends.backend_of_data(value)
@@ -172,14 +173,20 @@ def _of_known_shape(value: Any, dims: Sequence[Dim], sparse_dim: Dim | None, fea
     return result
 
 
-def _raw_of(backend: type[Backend], value: object, dtype: str | None, device: str | None) -> RawTensor:
-    """The raw tensor of data. Raises DtypeError if it is not made of numbers, DimError if its lists are not even."""
-    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+def refuse_masked(what: str, value: Any) -> None:
+    """Raises DtypeError for an array of numpy with masked entries, alone or in a list of arrays."""
+    is_list = isinstance(value, list | tuple) and len(value) > 0 and isinstance(value[0], np.ndarray)
+    count = sum(np.ma.count_masked(x) for x in (value if is_list else (value,)) if isinstance(x, np.ma.MaskedArray))
+    if count:
         raise DtypeError(
-            "convert_to_tensor: a masked array has entries without a number",
-            got=f"{np.ma.count_masked(value)} masked entries",
+            f"{what}: a masked array has entries without a number",
+            got=f"{count} masked entries",
             hint="array.filled(0), with lengths=… where what is masked is padding",
         )
+
+
+def _raw_of(backend: type[Backend], value: object, dtype: str | None, device: str | None) -> RawTensor:
+    """The raw tensor of data. Raises DtypeError if it is not made of numbers, DimError if its lists are not even."""
     try:
         raw = backend.convert_raw(value, dtype, device)
     except (TypeError, ValueError, RuntimeError) as failure:

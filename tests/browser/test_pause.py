@@ -89,15 +89,20 @@ with loop:
 print("done", loop.state.total.raw_tensor.tolist())"""
 
 
-def test_it_goes_on_to_a_later_step(open_notebook):
-    notebook = open_notebook(cells=[DATA, LONG])
+def at_the_first_step(open_notebook, cell):
+    """The notebook, the panel and its field for a later step, while the cell is paused."""
+    notebook = open_notebook(cells=[DATA, cell])
     panel = Panel(notebook.page).open()
     notebook.run_cell(0)
     connected(panel)
     panel.root.locator(".rfnb-Status-pause").click()
     notebook.start_cell(1)
     panel.at(0)
-    to_step = panel.root.locator(".rfnb-Paused-to input")
+    return notebook, panel, panel.root.locator(".rfnb-Paused-to input")
+
+
+def test_it_goes_on_to_a_later_step(open_notebook):
+    notebook, panel, to_step = at_the_first_step(open_notebook, LONG)
     to_step.fill("0")
     to_step.press("Enter")  # it has been done
     panel.at(0)
@@ -113,14 +118,7 @@ def test_it_goes_on_to_a_later_step(open_notebook):
 
 
 def test_the_field_for_a_step_has_the_focus_again_after_a_long_run(open_notebook):
-    notebook = open_notebook(cells=[DATA, LONG.replace("1000", "100_000")])
-    panel = Panel(notebook.page).open()
-    notebook.run_cell(0)
-    connected(panel)
-    panel.root.locator(".rfnb-Status-pause").click()
-    notebook.start_cell(1)
-    panel.at(0)
-    to_step = panel.root.locator(".rfnb-Paused-to input")
+    notebook, panel, to_step = at_the_first_step(open_notebook, LONG.replace("1000", "100_000"))
     to_step.fill("90000")
     to_step.press("Enter")  # the field goes while the loop runs
     panel.at(90_000)

@@ -189,3 +189,9 @@ def test_batches_come_from_a_worker(join, left, right, start):
     assert batches[0]["letters"].sparse_dim.vocab.decode(1) == "b"
     assert rf.zeros([rf.batch_dim, right]).dims == second.dims  # its lengths are those of the batch that was looked at
     assert rf.reduce_sum(batches[1]["phones"], axis=right).raw_tensor.tolist() == [5]
+
+
+def test_what_a_masked_array_masks_is_not_taken_for_numbers(left):
+    join = rf.collate({"x": [rf.batch_dim, left]})
+    with pytest.raises(rf.errors.DtypeError, match="collate: 'x' of sequence number 1: a masked array"):
+        join([{"x": np.ones(2)}, {"x": np.ma.masked_array([1.0, 2.0], mask=[False, True])}])

@@ -217,6 +217,9 @@ def test_what_a_masked_array_masks_is_not_taken_for_numbers():
     with pytest.raises(rf.errors.DtypeError, match=r"1 masked entries\n.*filled"):
         rf.convert_to_tensor(masked, dims=[time])
     assert rf.convert_to_tensor(np.ma.masked_array([1.0, 2.0, 3.0]), dims=[time]).tolist() == [1.0, 2.0, 3.0]
+    for sequences in ([np.ones(2), masked], [masked, masked]):
+        with pytest.raises(rf.errors.DtypeError, match="masked array"):
+            rf.convert_to_tensor(sequences, dims=[rf.batch_dim, rf.Dim(None, name="frames")])
 
 
 @pytest.mark.parametrize("dtype", [">i2", ">f4", ">i8"])
