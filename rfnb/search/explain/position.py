@@ -130,6 +130,8 @@ def _where(tree: Tree, reference: Reference, by_model: Forced | None) -> Where:
         forced = final.score
     elif forced is None and life.fall is None and life.nodes and tree.refused[life.nodes[-1].place]:
         forced = -np.inf
+    elif forced is None:
+        forced = _score_at_end(tree, life, len(reference.labels))
     verdict, because = _verdict(tree, reference, life, final, forced)
     pairs: tuple[tuple[str, float], ...] = ()
     if by_model is not None:
@@ -227,8 +229,23 @@ def only_fall(tree: Tree) -> bool:
     parents = np.zeros_like(tree.scores)
     parents[1:] = np.take_along_axis(tree.scores[:-1], tree.parents[1:], axis=1)
     falls = tree.scores[tree.alive] <= parents[tree.alive] + ROUNDING
+    return bool(falls.all()) and _last_is_final(tree)
+
+
+def _last_is_final(tree: Tree) -> bool:
+    """Whether final scores are those of the last step."""
     final = [(hypothesis.score, tree.compared[-1, hypothesis.place]) for hypothesis in tree.hypotheses]
-    return bool(falls.all()) and all(abs(a - b) <= rounding(a, b) for a, b in final)
+    return all(abs(a - b) <= rounding(a, b) for a, b in final)
+
+
+def _score_at_end(tree: Tree, life: Life, length: int) -> float | None:
+    """The final score of a reference that ended and then, or by that, fell out of the beam; None if it is not known."""
+    candidates = [*life.nodes[-1:], *([life.fall.candidate] if life.fall and life.fall.candidate else [])]
+    ended = next((node for node in candidates if node.ends or node.ended), None)
+    if ended is None or tree.own.blank is not None or not _last_is_final(tree):
+        return None
+    exponent, offset = tree.own.length_normalization_exponent, tree.own.length_normalization_offset
+    return float(ended.score / by_length(length + bool(tree.end_labels), exponent, offset))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -75,8 +75,11 @@ def test_the_verdict_with_and_without_the_forced_score(beam, limit, seed, expone
     assert known.verdict == expected and known.because
     if expected in ("search error", "model error"):
         assert ("without an end" in known.because) == (not best.complete)
-    unknown = tree.where(labels).verdict
-    assert unknown in {expected, "undecided"} or (unknown == "over the limit" and not best.complete)
+    unknown = tree.where(labels)
+    lost = unknown.fall and unknown.fall.candidate
+    if lost and (lost.ends or lost.ended):  # its score at its end is known
+        assert unknown.verdict == expected and unknown.score == pytest.approx(score)
+    assert unknown.verdict in {expected, "undecided"} or (unknown.verdict == "over the limit" and not best.complete)
     assert repr(known).startswith("sequence 0")
 
 
@@ -99,6 +102,17 @@ def test_without_a_bound_nothing_is_said():
     assert tree.where([2, 1], -9.0).verdict == "model error"  # though it has no end
     with_end = Tree(traced([lambda prefix: parts if len(prefix) < 2 else {END: parts[END]}], 1, 3, candidates=3), 0)
     assert with_end.where([1]).verdict in ("correct", "model error", "undecided")
+
+
+def test_a_reference_that_falls_out_at_its_end_has_a_score():
+    """The output reached the limit, so that only the score of the reference says who is to blame."""
+    model = lambda prefix: {1: {"model": -0.1}, 2: {"model": -0.3}, END: {"model": -0.5}}  # noqa: E731
+    tree = Tree(traced([model], 2, 3, candidates=4), 0)
+    lost = tree.where([1])
+    assert not tree.best.complete and lost.fall.candidate.ends
+    assert (lost.verdict, lost.score) == ("model error", pytest.approx(-0.6))
+    tree = Tree(traced([model], 2, 7, candidates=4), 0)
+    assert (tree.where([1]).verdict, tree.where([1]).score) == ("search error", pytest.approx(-0.6))
 
 
 def test_what_was_not_allowed_is_said():
