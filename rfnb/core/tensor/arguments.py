@@ -207,11 +207,19 @@ def unknown_argument(name: str, fn: Callable[..., object], others: Mapping[str, 
     known, other = [key for key in inspect.signature(fn).parameters if key != "self"], next(iter(others))
     near = ["axis"] if other in ("dim", "dims") and "axis" in known else nearest_names(other, known)
     way_out = f"Did you mean {near[0]!r}?" if near else f"It takes {', '.join(known) or 'none'}"
-    return TypeError(f"{name}() got an unexpected keyword argument {other!r}. {_NOT_NEEDED.get(other, way_out)}")
+    return TypeError(f"{name}() got an unexpected keyword argument {other!r}. {_OF_TORCH.get(other, way_out)}")
 
 
-_NOT_NEEDED = dict.fromkeys(("keepdim", "keepdims", "keep_dims"), "It is not needed: ops find axes by their dims")
-"""Arguments of other libraries, and why to leave them out."""
+_OF_TORCH = {
+    **dict.fromkeys(("keepdim", "keepdims", "keep_dims"), "It is not needed: ops find axes by their dims"),
+    **dict.fromkeys(("inplace", "out"), "It is not needed: ops return new tensors"),
+    "dtype": "rf.cast converts to another dtype",
+    "requires_grad": "x.requires_grad_() sets it for a tensor, and an rf.Parameter has it",
+    "training": "rf.init_train_step_run_ctx() turns it on, rf.init_forward_step_run_ctx() off",
+    "reduction": "The result is not reduced: rf.reduce_mean(loss, axis=loss.dims)",
+    "ignore_index": "Mask the loss, rf.where(mask, loss, 0), with any label where the mask is False",
+}
+"""Arguments of other libraries, and what to write instead."""
 
 
 _WRONG_CALL = re.compile(r"\S+\(\) (needs|missing|takes|got) ")

@@ -395,9 +395,11 @@ def unary(
     name, slow = row.name, row.fn  # torch.compile traces these, but not the row
 
     @functools.wraps(slow)
-    def call(a: object) -> Tensor:
+    def call(a: object, **others: object) -> Tensor:
         try:
-            if _listening:
+            if _listening or others:
+                if others:
+                    raise unknown_argument(name, slow, others)
                 return door(OPS[name], (a,), {})
             if not isinstance(a, Tensor) or (a.lengths.ragged and not (everywhere and a.lengths.finite)):
                 return slow(a)
@@ -434,9 +436,11 @@ def binary(
     labels = plan_sign > 0  # whether the result of labels are labels
 
     @functools.wraps(slow)
-    def call(a: Any, b: Any) -> Tensor:
+    def call(a: Any, b: Any, **others: object) -> Tensor:
         try:
-            if _listening:
+            if _listening or others:
+                if others:
+                    raise unknown_argument(name, slow, others)
                 return door(OPS[name], (a, b), {})
             try:
                 s = a.sig
