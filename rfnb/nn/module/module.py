@@ -82,10 +82,14 @@ def options_of(module: Module) -> dict[str, object] | None:
 
 
 def check_assigned(owner: object, name: str, value: object) -> None:
-    """Raises ParameterError for a module or parameter of torch, which would be neither trained nor saved."""
+    """Raises ParameterError for a module or parameter of torch, which would be neither trained nor saved, and for a
+    value in the place of a parameter, which then would not be either."""
+    if value is None or isinstance(value, (Parameter, Module)):  # a tuple: it takes less time than a union
+        return
     import torch
 
-    if not isinstance(value, torch.nn.Module | torch.nn.Parameter):
+    taken = isinstance(vars(owner).get(name), Parameter) and not hasattr(type(owner), name)  # a descriptor assigns it
+    if not taken and not isinstance(value, (torch.nn.Module, torch.Tensor)):
         return
     path = f"{type(owner).__name__}.{name}"
     if isinstance(value, torch.nn.Module):
@@ -97,13 +101,20 @@ def check_assigned(owner: object, name: str, value: object) -> None:
             if hasattr(value, "rf_module")
             else f"rf.from_torch({name}, in_dims=[…], out_dims=[…]), with the dims of its arguments and results",
         )
-    exists = isinstance(vars(owner).get(name), Parameter)
-    raise ParameterError(
-        f"{path} is a parameter of torch: it would be neither trained nor saved",
-        got=f"torch.nn.Parameter of shape {tuple(value.shape)}",
-        expected="an rf.Parameter",
-        hint=f"{path}.assign({name}) sets its values" if exists else f"rf.Parameter([…], raw_tensor={name}), with Dims",
-    )
+    if taken:
+        raise ParameterError(
+            f"{path} is a parameter: it would be neither trained nor saved any more",
+            got=called(value),
+            expected="an rf.Parameter or None",
+            hint=f"{path}.assign(…) sets its values; rf.register_parametrization(…) computes it in each call",
+        )
+    if isinstance(value, torch.nn.Parameter):
+        raise ParameterError(
+            f"{path} is a parameter of torch: it would be neither trained nor saved",
+            got=f"torch.nn.Parameter of shape {tuple(value.shape)}",
+            expected="an rf.Parameter",
+            hint=f"rf.Parameter([…], raw_tensor={name}), with Dims",
+        )
 
 
 def warn_of_plain(owner: object, name: str, value: object) -> None:

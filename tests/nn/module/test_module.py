@@ -317,10 +317,21 @@ def test_a_parameter_of_torch_as_an_attribute_names_ours(feat):
         module.scale = raw
     module.scale = rf.Parameter([feat], raw_tensor=raw)
     assert module.scale.raw_tensor is raw
-    with pytest.raises(ParameterError, match=r"(?s)is a parameter of torch.*Counted\.offset\.assign\(offset\)"):
-        module.offset = raw
-    module.offset.assign(raw)
-    assert module.offset.raw_tensor.tolist() == [1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("kind", ["Tensor", "torch.nn.Parameter", "torch.Tensor", "number"])
+def test_a_value_in_the_place_of_a_parameter_says_how_to_set_it(feat, kind):
+    module = Counted(feat)
+    raw, offset = torch.ones(3), module.offset
+    values = {"Tensor": rf.ones([feat]), "torch.nn.Parameter": torch.nn.Parameter(raw), "torch.Tensor": raw}
+    value = values.get(kind, 1.0)
+    with pytest.raises(ParameterError, match=r"(?s)Counted\.offset is a parameter.*Counted\.offset\.assign\(…\)"):
+        module.offset = value
+    assert module.offset is offset
+    module.offset.assign(value)
+    assert offset.raw_tensor.tolist() == [1.0, 1.0, 1.0] and "offset" in dict(module.named_parameters())
+    module.offset = None  # as in torch
+    assert "offset" not in dict(module.named_parameters())
 
 
 def test_a_plain_tensor_of_torch_may_be_an_attribute():
