@@ -54,6 +54,37 @@ class MirrorRef:
         return MirrorRef, ()
 
 
+class FirstCall:
+    """Stands for the reference of a module that has no mirror and was not called yet."""
+
+    def get(self) -> None:
+        """There is no mirror."""
+
+    def calling(self, module: Module) -> None:
+        """Warns if a module of torch calls its attribute `module`, whose parameters torch does not find there."""
+        if torch.compiler.is_compiling():
+            return
+        module._mirror_ref = None
+        owner = sys._getframe(2).f_locals.get("self")
+        if isinstance(owner, torch.nn.Module) and not isinstance(owner, Mirror):
+            _warn_of_hidden(owner, module)
+
+
+Module._mirror_ref = FirstCall()
+
+
+def _warn_of_hidden(owner: torch.nn.Module, module: Module) -> None:
+    names = [name for name, part in vars(owner).items() if isinstance(part, Module) and module in part.modules()]
+    known = {id(raw) for raw in (*owner.parameters(), *owner.buffers())}
+    if names and not all(id(parameter._raw) in known for parameter in module.parameters()):
+        kind, name = type(owner).__name__, names[0]
+        warnings.warn(
+            f"{kind}.{name} is an rf.Module, which parameters(), state_dict() and to() of {kind} do not reach. Write "
+            f"self.{name} = rf.to_torch(…), and self.{name}.rf_module(…) to call it with Tensors.",
+            stacklevel=4,
+        )
+
+
 def mirror_of(module: Module) -> TorchModule | None:
     """The torch module that mirrors `module`; None if there is none."""
     return None if module._mirror_ref is None else module._mirror_ref.get()

@@ -221,7 +221,11 @@ MEANT: Mapping[str, tuple[str, ...]] = {
 OF_TORCH = {
     "train": "rf.init_train_step_run_ctx() before each step: dropout is on",
     "eval": "rf.init_forward_step_run_ctx(): dropout is off",
-    "training": "rf.get_run_ctx().is_train_flag_enabled(func=None)",
+    "training": "rf.get_run_ctx().is_train_flag_enabled(func=None), or rf.to_torch(model) for functions of torch",
+    **dict.fromkeys(
+        "buffers named_buffers register_full_backward_hook register_forward_pre_hook _parameters _modules".split(),
+        "rf.to_torch(model), a torch.nn.Module with the same parameters",
+    ),
     "state_dict": "rf.save(model, path), or rf.to_torch(model).state_dict()",
     "load_state_dict": "rf.load(path, model), also of a state dict",
     "forward": "a call of the module; a subclass defines __call__",

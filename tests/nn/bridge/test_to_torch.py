@@ -468,3 +468,33 @@ class Mean(rf.Module):
     def __call__(self, x):
         y = self.linear(x)
         return rf.reduce_mean(y, axis=time), y
+
+
+class Outer(torch.nn.Module):
+    """A module of torch with one of rfnb as an attribute, perhaps inside of a list."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        inner = getattr(self.inner, "rf_module", self.inner)
+        return inner[0](x) if isinstance(inner, rf.ModuleList) else inner(x)
+
+
+def test_an_attribute_that_torch_does_not_reach_is_warned_of_once():
+    x = rf.ones([feat])
+    for outer in (Outer(rf.Linear(feat, hidden)), Outer(rf.ModuleList([rf.Linear(feat, hidden)]))):
+        with pytest.warns(UserWarning, match=r"Outer.inner is an rf.Module, .*self.inner = rf.to_torch\(…\)") as caught:
+            outer(x)
+        assert [warning.filename for warning in caught] == [__file__]
+        outer(x)  # not again
+    mirrored = Outer(rf.to_torch(rf.Linear(feat, hidden)))
+    assert mirrored(x).dims == (hidden,) and len(list(mirrored.parameters())) == 2
+    Outer(rf.Sequential(rf.relu))(x)  # without parameters
+
+
+def test_an_attribute_whose_parameters_torch_has_is_not_warned_of():
+    outer = Outer(rf.Linear(feat, hidden))
+    outer.others = torch.nn.ParameterList(rf.torch_parameters(outer.inner))
+    assert outer(rf.ones([feat])).dims == (hidden,)
