@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from rfnb.core.advice.torch_equivalents import called
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.dims.lengths import EMPTY, too_large
@@ -20,6 +21,8 @@ from rfnb.core.tensor.op import op
 from rfnb.core.tensor.template import NoData
 from rfnb.core.tensor.tensor import RawTensor, Tensor
 from rfnb.errors import ParameterError
+
+_RAW: Any = vars(Tensor)["raw_tensor"]
 
 
 class Parameter(Tensor):
@@ -112,6 +115,18 @@ class Parameter(Tensor):
             )
         self._trainable = trainable
         backends.backend_of_raw(self._raw).set_parameter_trainable(self, trainable)
+
+    def _set_raw(self, raw: RawTensor) -> None:
+        if self.trainable and not getattr(raw, "requires_grad", True):
+            raise ParameterError(
+                f"{self.name}: with this raw tensor, the parameter would not be trained any more",
+                got=f"{type(raw).__module__}.{type(raw).__name__} of shape {tuple(raw.shape)}",
+                expected="a torch.nn.Parameter",
+                hint=f"{called(self)}.assign(…) sets the values",
+            )
+        _RAW.fset(self, raw)
+
+    raw_tensor = property(_RAW.fget, _set_raw, doc=_RAW.__doc__)
 
     @property
     def initial(self) -> Any:

@@ -214,3 +214,17 @@ def test_gradients_are_clipped_by_torch():
     torch.nn.utils.clip_grad_value_(list(model.parameters()), 0.1)
     assert weight.grad.unique().item() == pytest.approx(0.1) and bias.grad.unique().item() == pytest.approx(-0.1)
     assert model.weight.grad.dims == (rows, cols)
+
+
+def test_a_raw_tensor_that_would_end_the_training_is_refused():
+    """`p.data = …` of torch keeps the parameter in its optimizer; this would not."""
+    parameter = rf.Parameter([rows], initial=1.0)
+    raw = parameter.raw_tensor
+    with pytest.raises(ParameterError, match=r"(?s)would not be trained any more.*parameter\.assign\(…\)"):
+        parameter.raw_tensor = torch.zeros(3)
+    assert parameter.raw_tensor is raw and parameter.trainable
+    parameter.raw_tensor = torch.nn.Parameter(torch.zeros(3))
+    assert parameter.trainable
+    frozen = rf.Parameter([rows], trainable=False)
+    frozen.raw_tensor = torch.ones(3)
+    assert frozen.tolist() == [1.0, 1.0, 1.0]
