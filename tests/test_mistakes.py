@@ -243,7 +243,7 @@ SAYS: list[tuple[Callable[[rf.Tensor], Any], str]] = [
     ),
     (
         lambda x: rf.convert_to_tensor([[-1]], dims=[batch_dim, rf.Dim(1)], sparse_dim=out),
-        "-1 is not a label of out.*hint *padding may have any value",
+        r"-1 is not a label of out.*hint *padding may have any value.*rf.where\(labels < 0, 0, loss\)",
     ),
     (lambda x: rf.convert_to_tensor([1.0, 2.0], dims=[width_2], sparse_dim=out), "labels must be integers.*float32"),
     (
@@ -293,6 +293,10 @@ NEAR: list[tuple[Callable[[], Any], str]] = [
     (lambda: rf.nn.Lienar, r"rf.nn has no 'Lienar'.*rf.Linear"),
     (lambda: rf.log_sofmax, "'rfnb' has no attribute 'log_sofmax': did you mean 'log_softmax'"),
     (lambda: rf.qqq, "'rfnb' has no attribute 'qqq'$"),
+    (lambda: rf.atan2, r"attribute 'atan2' → rf\.raw_call\(torch\.atan2, x, out_dims=\[…\]\)"),
+    (lambda: rf.argsort, r"did you mean 'sort'\? → rf\.raw_call\(torch\.argsort, x"),
+    (lambda: rf.hardtanh, r"rf\.raw_call\(torch\.nn\.functional\.hardtanh, x"),
+    (lambda: rf.get_rng_state, r"attribute 'get_rng_state'(: did you mean [^→]*)?$"),
     (lambda: rf.ones([]).detatch(), "no attribute 'detatch': did you mean 'detach'"),
     (lambda: rf.Linear(feat, out).wieght, "'Linear' .*'wieght': did you mean 'weight'"),
     (lambda: Broken().size, "'not_there'"),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rfnb.backend.base.backend import Backend
-from rfnb.backend.base.index import check_range
+from rfnb.backend.base.index import NEGATIVE_LABEL, check_range
 from rfnb.core.dims import align
 from rfnb.core.dims.align import EMPTY_SIG
 from rfnb.core.dims.binding import bind_shape, current_lengths
@@ -238,8 +238,8 @@ def _check_labels(backend: type[Backend], labels: Tensor, value: object, sparse_
         return
     numbers = np.asarray(value)
     if numbers.size and not 0 <= numbers.min() <= numbers.max() < size:
-        hint = "padding may have any value if `lengths` are given"
-        check_range(backend, "convert_to_tensor", labels, (sparse_dim,), (size,), noun="a label", hint=hint)
+        shape = (size,)
+        check_range(backend, "convert_to_tensor", labels, (sparse_dim,), shape, noun="a label", hint=NEGATIVE_LABEL)
 
 
 def _unequal(value: Sequence[object], dims: Sequence[Dim]) -> bool:

@@ -255,6 +255,13 @@ def _dropped(source: Tensor, axis: Dim) -> str | None:
     return f'{count}; stack(axis=rf.Dim(None, name="…")) keeps all'
 
 
+NEGATIVE_LABEL = (
+    "padding may have any value if `lengths` are given; for others without a loss: rf.where(labels < 0, 0, labels), "
+    "and rf.where(labels < 0, 0, loss)"
+)
+"""The hint for a negative label: other libraries leave out the loss of -1 or -100."""
+
+
 def check_range(
     backend: type[Backend],
     what: str,

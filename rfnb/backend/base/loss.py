@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 
-from rfnb.backend.base.index import check_range, first_outside, warn_once
+from rfnb.backend.base.index import NEGATIVE_LABEL, check_range, first_outside, warn_once
 from rfnb.backend.base.require import axis_of, require_ints
 from rfnb.core.advice.similar_dims import nearest
 from rfnb.core.advice.torch_equivalents import called, likely_features
@@ -155,8 +155,8 @@ def _sparse(
         raw = backend.cross_entropy_raw(backend.move_raw(logits._raw, logits_there), labels)
     except IndexError:
         classes: Any = target.sparse_dim
-        hint = "padding may have any value if `lengths` are given"
-        check_range(backend, "cross_entropy", target, [classes], [classes.dimension], noun="a label", hint=hint)
+        size = [classes.dimension]
+        check_range(backend, "cross_entropy", target, [classes], size, noun="a label", hint=NEGATIVE_LABEL)
         raise
     return tensor_of(raw, out, lengths)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from rfnb.errors import DimError, RfError
 from rfnb.printable import terminal_text
@@ -74,14 +76,15 @@ class Missing(AttributeError):
     Tools probe for many attributes that do not exist, and discard these errors.
     """
 
-    def __init__(self, what: str, name: str, owner: object):
+    def __init__(self, what: str, name: str, owner: object, way: str | None = None):
         super().__init__(what, name=name)
-        self.owner = owner
+        self.owner, self.way = owner, way
 
     def __str__(self) -> str:
         names = [name for name in dir(self.owner) if not name.startswith("_")]
         hint = did_you_mean(self.name, names, most=2, cutoff=0.7)
-        return terminal_text(f"{self.args[0]}: {hint}" if hint else self.args[0])
+        text = f"{self.args[0]}: {hint}" if hint else self.args[0]
+        return terminal_text(f"{text} → {self.way}" if self.way else text)
 
     def __reduce__(self) -> tuple[object, ...]:
         return AttributeError, (str(self),)
@@ -94,7 +97,17 @@ def no_name(module: object, name: str) -> AttributeError:
     """The error for `rf.name`, if there is no such name."""
     if name in INSTEAD:
         return AttributeError(f"rf.{name} → {INSTEAD[name]}", name=name)
-    return Missing(f"module 'rfnb' has no attribute {name!r}", name, module)
+    return Missing(f"module 'rfnb' has no attribute {name!r}", name, module, _call_of_torch(name))
+
+
+def _call_of_torch(name: str) -> str | None:
+    """How to call a function on tensors that torch has and rfnb lacks."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not name.islower():
+        return None
+    of_tensors = hasattr(torch.Tensor, name) and hasattr(torch, name)
+    path = "torch" if of_tensors else "torch.nn.functional" if hasattr(torch.nn.functional, name) else None
+    return path and f"rf.raw_call({path}.{name}, x, out_dims=[…]), which sees padding"
 
 
 def no_name_in_nn(name: str) -> AttributeError:
@@ -125,7 +138,15 @@ INSTEAD = {
     "masked_fill": "rf.where(mask, value, x)",
     **dict.fromkeys("index_select take take_along_dim".split(), "rf.gather(x, indices=…, axis=…)"),
     "arange": "rf.range_over_dim(dim)",
-    "linspace": "rf.linspace_over_dim(dim, start, end)",
+    "linspace": "rf.linspace_over_dim(dim, start, end), which leaves out `end`",
+    "leaky_relu": "rf.where(x > 0, x, 0.01 * x)",
+    "tril": 'rf.where(rf.compare_bc(rf.range_over_dim(a), ">=", rf.range_over_dim(b)), x, 0)',
+    "triu": 'rf.where(rf.compare_bc(rf.range_over_dim(a), "<=", rf.range_over_dim(b)), x, 0)',
+    "cumprod": "rf.exp(rf.cumsum(rf.log(x), spatial_dim=…)), or an rf.Loop",
+    "unfold": "rf.window(x, spatial_dim=…, window_dim=…)",
+    "bernoulli": "rf.random_uniform(dims) < p",
+    "nonzero": "rf.masked_select(x, mask=…, dims=[…])",
+    "meshgrid": "not needed: ops broadcast by dims; rf.combine_bc(x, kind, y)",
     "topk": "rf.top_k(x, axis=…, k=…)",
     "flip": "rf.reverse_sequence(x, axis=…)",
     "detach": "rf.stop_gradient(x)",
