@@ -20,7 +20,7 @@ from textwrap import dedent
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from rfnb.core.ground.source import parsed
+from rfnb.core.ground.source import codes_in, parsed
 from rfnb.errors import LaunchError
 from rfnb.jobs.worker import first_object
 from rfnb.printable import error_text
@@ -69,10 +69,8 @@ class Definition:
 
 
 def _names(code: CodeType, operation: str) -> Iterator[str]:
-    yield from (line.argval for line in dis.get_instructions(code) if line.opname == operation)
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            yield from _names(inner, operation)
+    codes = (code, *codes_in(code))
+    return (line.argval for part in codes for line in dis.get_instructions(part) if line.opname == operation)
 
 
 class Script:

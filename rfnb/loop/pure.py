@@ -23,7 +23,7 @@ from rfnb.core.ground.backends import selected
 from rfnb.core.ground.defaults import get_default_device, get_default_float_dtype, get_default_int_dtype
 from rfnb.core.ground.nested import leaves, map_leaves, named_leaves
 from rfnb.core.ground.scope import current_meter
-from rfnb.core.ground.source import warn
+from rfnb.core.ground.source import warn, words_of
 from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.listener import active_listener
 from rfnb.core.tensor.tensor import RawTensor, Tensor
@@ -93,7 +93,7 @@ class References:
         self._tensors: list[tuple[Tensor, object]] = []
         self.raws: dict[int, RawTensor] = {}
         codes = filter(None, map(_code, functions))
-        self._words = {word for code in codes for word in _words(code)}
+        self._words = {word for code in codes for word in words_of(code)}
         count = -1
         while count < len(self._words):  # methods of objects add words
             count, self._seen = len(self._words), dict[int, object]()
@@ -114,7 +114,7 @@ class References:
             self._visit(function)
 
     def _visit_globals(self, function: FunctionType) -> None:
-        for name in _words(function.__code__):
+        for name in {*words_of(function.__code__)}:
             if name in function.__globals__:
                 self._name(function.__globals__, name)
         for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
@@ -138,7 +138,7 @@ class References:
         elif isinstance(value, FunctionType):
             if not _is_library(value.__module__):
                 self.has_own_code = True
-                self._words |= _words(value.__code__)
+                self._words.update(words_of(value.__code__))
                 for cell in value.__closure__ or ():
                     self._others.append((cell, _content(cell)))
                     self._visit(_content(cell))
@@ -233,12 +233,6 @@ def _code(function: Callable[..., object]) -> CodeType | None:
     called = unwrap(getattr(function, "__func__", function))
     code = getattr(called, "__code__", None) or getattr(unwrap(type(called).__call__), "__code__", None)
     return code if isinstance(code, CodeType) else None
-
-
-def _words(code: CodeType) -> set[str]:
-    """The names in a function, and in those inside of it."""
-    inner = [_words(part) for part in code.co_consts if isinstance(part, CodeType)]
-    return set(code.co_names).union(*inner)
 
 
 class LoopToKeep(Loop):

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import chain
-from types import CodeType, FunctionType, MethodType, ModuleType
+from types import FunctionType, MethodType, ModuleType
 from typing import Any, cast
 
 import torch
@@ -17,6 +17,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.nn.parameter import is_lazy
 
+from rfnb.core.ground.source import words_of
 from rfnb.core.tensor.tensor_dict import copied_with
 
 
@@ -230,7 +231,7 @@ def _parts(value: object) -> Iterable[Any]:
     if isinstance(value, FunctionType):
         cells = [cell.cell_contents for cell in value.__closure__ or () if _is_filled(cell)]
         defaults = [*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
-        return [*cells, *defaults, *(value.__globals__.get(name) for name in _names(value.__code__))]
+        return [*cells, *defaults, *(value.__globals__.get(name) for name in words_of(value.__code__))]
     if isinstance(value, list | tuple | dict):
         return list(value.values() if isinstance(value, dict) else value)[:100]
     return list(getattr(value, "__dict__", {}).values())[:100]
@@ -241,13 +242,6 @@ def _is_filled(cell: Any) -> bool:
         return cell.cell_contents is not None
     except ValueError:  # a variable that has no value yet
         return False
-
-
-def _names(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            yield from _names(inner)
 
 
 def is_sharded(modules: Iterable[nn.Module]) -> bool:

@@ -17,7 +17,7 @@ import threading
 import warnings
 import weakref
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count, islice
 from pathlib import Path
@@ -65,6 +65,19 @@ LISTED: dict[str, str] = {}
 
 LAYERS: weakref.WeakKeyDictionary[CodeType, Mapping[int, str]] = weakref.WeakKeyDictionary()
 """By code that stands for the lines of a net dict, the names of its layers by line."""
+
+
+def codes_in(code: CodeType) -> Iterator[CodeType]:
+    """The code of functions and classes in a code object."""
+    for part in code.co_consts:
+        if isinstance(part, CodeType):
+            yield part
+            yield from codes_in(part)
+
+
+def words_of(code: CodeType) -> Iterator[str]:
+    """The names that some code has, and the functions in it, but for local variables."""
+    return (word for part in (code, *codes_in(code)) for word in part.co_names)
 
 
 class Source(NamedTuple):

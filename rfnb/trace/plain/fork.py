@@ -11,7 +11,7 @@ from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
-from rfnb.core.ground.source import parsed
+from rfnb.core.ground.source import codes_in, parsed, words_of
 from rfnb.core.ground.text import did_you_mean
 from rfnb.errors import LoopError
 from rfnb.trace.plain.events import Busy
@@ -31,7 +31,7 @@ from rfnb.trace.plain.rebuild import Rebuilder, edited_value, reason_lost, reaso
 from rfnb.trace.plain.recorded_variables import continue_from, locked_variables
 from rfnb.trace.plain.recorder import STALE, LoopClient, recording_here
 from rfnb.trace.plain.syntax import FUNCTIONS, Use, read_again
-from rfnb.trace.plain.user_code import codes_in, same_globals, words_of
+from rfnb.trace.plain.user_code import same_globals
 from rfnb.trace.plain.values import Kept, Opaque, tensor_backend, tensors_in
 from rfnb.trace.run.random_numbers import OwnNumbers
 

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rfnb.core.ground.source import words_of
 from rfnb.core.tensor.tensor import RawTensor, Tensor
 from rfnb.trace.plain.containers import MISSING, PLAIN, SEQUENCES, attributes_in, namespaces_of, slots_of
 from rfnb.trace.plain.generators import (
@@ -37,7 +38,6 @@ from rfnb.trace.plain.generators import (
     thawed,
     torch_memory,
 )
-from rfnb.trace.plain.user_code import words_of
 from rfnb.trace.plain.values import (
     LARGE,
     MEDIUM,

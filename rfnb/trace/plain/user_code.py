@@ -17,7 +17,7 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from rfnb.core.ground.source import CELLS, MARIMO, PACKAGE, parsed
+from rfnb.core.ground.source import CELLS, MARIMO, PACKAGE, codes_in, parsed
 from rfnb.trace.plain.containers import MISSING
 
 NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -133,20 +133,6 @@ def is_yours(file: str) -> bool:
     if file.startswith("<") and not file.startswith(("<doctest", "<ipython-input-")):
         return False
     return not file.startswith((PACKAGE, *_installed())) and "/site-packages/" not in file
-
-
-def codes_in(code: CodeType) -> Iterator[CodeType]:
-    """The code of functions and classes in a code object."""
-    for part in code.co_consts:
-        if isinstance(part, CodeType):
-            yield part
-            yield from codes_in(part)
-
-
-def words_of(code: CodeType) -> Iterator[str]:
-    """The names that some code has, and the functions in it, but for local variables."""
-    for part in (code, *codes_in(code)):
-        yield from part.co_names
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from rfnb.core.ground.backends import BACKENDS
+from rfnb.core.ground.source import codes_in
 from rfnb.core.tensor.tensor import RawTensor, Tensor
 
 SEED = 0
@@ -110,11 +111,9 @@ def uses_torch_only(fn: Callable[..., object]) -> bool:
 
 def _names(code: CodeType) -> Iterator[tuple[str, bool]]:
     """The names in the code, also in functions inside of it, and whether each is global. An import is called random."""
-    for instruction in dis.get_instructions(code):
-        if instruction.opname.startswith("IMPORT"):
-            yield "random", False
-        elif isinstance(instruction.argval, str):
-            yield instruction.argval, instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME")
-    for part in code.co_consts:
-        if isinstance(part, CodeType):
-            yield from _names(part)
+    for part in (code, *codes_in(code)):
+        for instruction in dis.get_instructions(part):
+            if instruction.opname.startswith("IMPORT"):
+                yield "random", False
+            elif isinstance(instruction.argval, str):
+                yield instruction.argval, instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME")
