@@ -13,7 +13,6 @@ from collections.abc import Callable, Container, Hashable, Iterable, Iterator, M
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal
 
 import numpy as np
@@ -44,6 +43,11 @@ class StoredEntry:
     shape: tuple[int, ...]
     dtype: str
     dims: tuple[str, ...] | None = None  # the names of the dims when it was saved
+
+    @classmethod
+    def of(cls, key: str, tensor: torch.Tensor, dims: tuple[str, ...] | None = None) -> StoredEntry:
+        """The entry of a tensor."""
+        return cls(key, tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."), dims)
 
     def __str__(self) -> str:
         if self.dims is None:
@@ -380,12 +384,7 @@ def _of_tensors(tensors: object, name: str, kind: str = "tensors by name") -> Ch
     dims = {key: tuple(d.name for d in value.dims) for key, value in state.items() if isinstance(value, Tensor)}
     keys: dict[Hashable, str] = {}
     entries = {
-        key: StoredEntry(
-            keys.setdefault(_place(value) if value.numel() else key, key),
-            tuple(value.shape),
-            str(value.dtype).removeprefix("torch."),
-            dims.get(key),
-        )
+        key: StoredEntry.of(keys.setdefault(_place(value) if value.numel() else key, key), value, dims.get(key))
         for key, value in raw.items()
     }
     layout = _layout_by_dims(_layout_by_module(state, tensors))
@@ -539,9 +538,7 @@ class CheckpointFile(Shown):
     def __enter__(self) -> CheckpointFile:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 

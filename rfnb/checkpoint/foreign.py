@@ -90,17 +90,14 @@ _FUSED = (
     TableRow("qkv.weight", ("qkv.weight",), "in one"),
     TableRow("qkv.bias", ("qkv.bias",), "in one"),
 )
-SELF_ATTENTION = (
-    *_FUSED,
-    TableRow("qkv.weight", _three("{}_proj.weight"), "heads"),
-    TableRow("qkv.bias", _three("{}_proj.bias"), "heads"),
-    *_PROJ,
-)
-ROTARY_SELF_ATTENTION = (
-    *_FUSED,
-    TableRow("qkv.weight", _three("{}_proj.weight"), "heads, halves"),
-    TableRow("qkv.bias", _three("{}_proj.bias"), "heads, halves"),
-    *_PROJ,
+SELF_ATTENTION, ROTARY_SELF_ATTENTION = (
+    (
+        *_FUSED,
+        TableRow("qkv.weight", _three("{}_proj.weight"), heads),
+        TableRow("qkv.bias", _three("{}_proj.bias"), heads),
+        *_PROJ,
+    )
+    for heads in ("heads", "heads, halves")
 )
 CROSS_ATTENTION = (
     TableRow("q.weight", ("in_proj_weight",), "queries"),
@@ -122,20 +119,17 @@ FEED_FORWARD_GATED = (
     *below("linear_out", "down_proj", LINEAR),
     *below("linear_out", "w2", LINEAR),
 )
-TRANSFORMER_ENCODER_LAYER = (
+_TRANSFORMER_LAYER = (
     *below("self_att", "self_attn", SELF_ATTENTION),
     *below("self_att_layer_norm", "norm1", NORM),
     *below("ff.linear_ff", "linear1", LINEAR),
     *below("ff.linear_out", "linear2", LINEAR),
-    *below("ff_layer_norm", "norm2", NORM),
 )
+TRANSFORMER_ENCODER_LAYER = (*_TRANSFORMER_LAYER, *below("ff_layer_norm", "norm2", NORM))
 TRANSFORMER_DECODER_LAYER = (
-    *below("self_att", "self_attn", SELF_ATTENTION),
-    *below("self_att_layer_norm", "norm1", NORM),
+    *_TRANSFORMER_LAYER,
     *below("cross_att", "multihead_attn", CROSS_ATTENTION),
     *below("cross_att_layer_norm", "norm2", NORM),
-    *below("ff.linear_ff", "linear1", LINEAR),
-    *below("ff.linear_out", "linear2", LINEAR),
     *below("ff_layer_norm", "norm3", NORM),
 )
 LLAMA = (
@@ -486,7 +480,7 @@ def _made(
     _check_order(row, owners)
     result = _transformed(row, owners, sources, _without_values)
     key = f"{' + '.join(entry.key for entry in sources)} as {row.target}"
-    entry = StoredEntry(key, tuple(result.shape), str(result.dtype).removeprefix("torch."))
+    entry = StoredEntry.of(key, result)
     return entry, lambda: _transformed(row, owners, sources, lambda entry: checkpoint.read(entry.key))
 
 
@@ -496,7 +490,7 @@ def _fits(row: TableRow, owners: Owners, parameter: Parameter, sources: Sequence
         result = _transformed(row, owners, sources, _without_values)
     except CheckpointError:
         return False
-    return fits(parameter, StoredEntry("", tuple(result.shape), str(result.dtype).removeprefix("torch.")))
+    return fits(parameter, StoredEntry.of("", result))
 
 
 def _without_values(entry: StoredEntry) -> torch.Tensor:

@@ -119,9 +119,7 @@ class Job(Shown):
 
     def progress(self, rank: int) -> list[tuple[str, ProgressView]]:
         """The curves of each training loop of a process, by the name of their file."""
-        paths = sorted((self.folder / f"rank-{rank}").glob("progress-*.json"))
-        views = [(path.name, self._read(path, ProgressView)) for path in paths]
-        return [(name, view) for name, view in views if view is not None]
+        return [*self.new_progress(rank, {})]
 
     def new_progress(self, rank: int, seen: dict[str, int]) -> Iterator[tuple[str, ProgressView]]:
         """Those that changed since the last call with this `seen`."""

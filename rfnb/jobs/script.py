@@ -24,6 +24,8 @@ from rfnb.core.ground.source import codes_in, parsed
 from rfnb.errors import LaunchError
 from rfnb.jobs.worker import first_object
 from rfnb.printable import error_text
+from rfnb.trace.plain.syntax import outside_of_functions
+from rfnb.trace.plain.user_code import first_line
 
 FIRST, LATER = "first values", "later values"
 """Stand for the lines that read values, among the names of a script: before, and after, classes of the notebook."""
@@ -42,7 +44,7 @@ class Definition:
     """
 
     def __init__(self, statement: ast.stmt, text: str, flags: int):
-        self.text = dedent("\n".join(text.splitlines()[_first_line(statement) - 1 : statement.end_lineno]))
+        self.text = dedent("\n".join(text.splitlines()[first_line(statement) - 1 : statement.end_lineno]))
         self.statement, self.flags = statement, flags
 
     @cached_property
@@ -149,8 +151,8 @@ class Script:
                 tree = parsed(text)
             except SyntaxError:
                 continue
-            for statement in reversed([*_statements(tree)]):
-                is_inside = line is None or _first_line(statement) <= line <= (statement.end_lineno or 0)
+            for statement in reversed([n for n in outside_of_functions(tree) if isinstance(n, ast.stmt)]):
+                is_inside = line is None or first_line(statement) <= line <= (statement.end_lineno or 0)
                 if is_inside and name in _bound(statement):
                     return Definition(statement, text, flags)
         kind = "class" if isinstance(value, type) else "function"
@@ -359,19 +361,6 @@ def _sources(value: Any) -> Iterator[tuple[str, int, int | None]]:
         for entry in reversed(list(linecache.cache.values())):
             if len(entry) > 2 and entry[1] is None:
                 yield "".join(entry[2]), 0, None
-
-
-def _statements(tree: ast.AST) -> Iterator[ast.stmt]:
-    """The statements outside of functions and classes."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.stmt):
-            yield node
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
-            yield from _statements(node)
-
-
-def _first_line(statement: ast.stmt) -> int:
-    return min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", ()))])
 
 
 def _bound(statement: ast.stmt) -> Iterable[str]:

@@ -404,12 +404,12 @@ def _name(where: Callable[..., object]) -> str:
 
 
 def _replaces(new: Pause, old: Pause) -> bool:
-    if new.source is None or old.source is None or _place(new.source) != _place(old.source):
+    if new.source is None or old.source is None or place_of(new.source) != place_of(old.source):
         return False
     return new.source.code is not old.source.code or (new.words, new.loop) == (old.words, old.loop)
 
 
-def _place(source: Source) -> tuple[str | None, int]:
-    """The cell or file, and the line, of a source."""
+def place_of(source: Source) -> tuple[str, int]:
+    """The cell or file, and the line, of a source: the same when the code runs again."""
     cell = source.cell
     return (source.file if cell is None or cell.cell_id is None else cell.cell_id), source.line

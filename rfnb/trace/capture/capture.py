@@ -121,7 +121,7 @@ class _Weights:
 
     def after(self, op: str, operand: set[Dim], others: set[Dim], out: set[Dim]) -> tuple[Dim, list[Dim]] | bool | None:
         """What an op makes of the weights: their axis and the dims of the queries, if it is the weighted sum; whether
-        they are multiplied with values, if they still are weights; else None. own, others, out: the dims of the
+        they are multiplied with values, if they still are weights; else None. operand, others, out: the dims of the
         weights, of the other operands, and of the result.
         """
         reduced = [dim for dim in self.dims if dim in operand and dim not in out]
@@ -175,7 +175,7 @@ class AttentionFinder(Listener):
         if original is not None and (root := self._names.get(id(original()))) is not None:
             self._names |= paths_below(module, root)
             self._own |= self._names.keys()
-        if not self._inside and self._model is not None and id(module) not in self._own:
+        if not self._inside and not self.counts_module(module):
             return super().call_module(module, forward, args, kwargs)
         self._inside.append((self.name_of(module), user_source()))
         self.calls += 1
@@ -190,9 +190,7 @@ class AttentionFinder(Listener):
 
     def facts_of(self, module: object) -> ModuleFacts | None:
         """The facts about a module for the graph of a loop; None if its calls do not count."""
-        if self._model is not None and id(module) not in self._own:
-            return None
-        return ModuleFacts(type(module).__name__, self.name_of(module))
+        return ModuleFacts(type(module).__name__, self.name_of(module)) if self.counts_module(module) else None
 
     def counts_module(self, module: object) -> bool:
         """Whether calls of a module count."""

@@ -489,7 +489,7 @@ def compare_runs(a: Run, b: Run, tolerance: Tolerance, sequence: int | str | Non
         if value.lost and not value.note:
             value.note = f"{steps_text(value.lost)} not compared, as the value was not kept"
         value.edited = value.state is not None and value.step is not None and value.step + 1 in forked
-    result.numbers = context.earliest.numbers
+    result.numbers = context.earliest_numbers
     result.beams = () if hypotheses is None else hypotheses.beams
     result.values, (result.only_a, result.only_b) = list(compared.values()), pairs.only
     uneven = _uneven(a, b, sequences)
@@ -508,22 +508,17 @@ def compare_runs(a: Run, b: Run, tolerance: Tolerance, sequence: int | str | Non
 
 
 @dataclass
-class _Earliest:
-    """The earliest difference found so far; the numbers of all others are freed."""
-
-    when: tuple[int, int] | None = None
-    numbers: PairedNumbers | None = None
-
-
-@dataclass(frozen=True)
 class _Context:
+    """How two runs are compared, and what was found so far: of the earliest difference, also the numbers."""
+
     a: Run
     b: Run
     sequences: Sequences
     tolerance: Tolerance
     select: Select
     hypotheses: SameHypotheses | None = None
-    earliest: _Earliest = field(default_factory=_Earliest)
+    earliest: tuple[int, int] | None = None
+    earliest_numbers: PairedNumbers | None = None
     types: dict[tuple[str, str], None] = field(default_factory=dict)  # pairs of different dtypes, in order
     not_numbers: dict[str, int] = field(default_factory=dict)  # the first step at which both have NaN, by value
 
@@ -563,7 +558,7 @@ class _Context:
 def _look(value: Compared, stretch: Stretch, context: _Context) -> None:
     """Compares a value over some steps, and adds the result to `value`."""
     if stretch.is_text:
-        _look_at_texts(value, stretch, context.earliest)
+        _look_at_texts(value, stretch, context)
         return
     parts = context.parts(stretch)
     if isinstance(parts, str):
@@ -586,7 +581,7 @@ def _look(value: Compared, stretch: Stretch, context: _Context) -> None:
         _note_difference(value, stretch, far, (a, b), counts, context)
 
 
-def _look_at_texts(value: Compared, stretch: Stretch, earliest: _Earliest) -> None:
+def _look_at_texts(value: Compared, stretch: Stretch, context: _Context) -> None:
     """The same for values that are texts in one run or both: of other kinds of objects, or that were not kept."""
     for step, place, a, b in zip(stretch.steps, stretch.places, stretch.a, stretch.b, strict=True):
         when = step, place
@@ -597,8 +592,8 @@ def _look_at_texts(value: Compared, stretch: Stretch, earliest: _Earliest) -> No
             if value.step is None or when < (value.step, value.place):
                 (value.step, value.place), value.where, value.difference = when, "", 0.0
                 value.a, value.b = a, b
-            if earliest.when is None or when < earliest.when:
-                earliest.when, earliest.numbers = when, None
+            if context.earliest is None or when < context.earliest:
+                context.earliest, context.earliest_numbers = when, None
 
 
 def _note_difference(
@@ -622,9 +617,8 @@ def _note_difference(
         ours = zip((stretch.first.a, stretch.first.b), parts, strict=True)
         value.a, value.b = (_entry(like, part.array[row][at]) for like, part in ours)
         value.relative = _relative(value.difference, *(part.array[row][counts[row]] for part in parts))
-        if context.earliest.when is None or when < context.earliest.when:
-            context.earliest.when = when
-            context.earliest.numbers = context.numbers(parts, row, counts[row], at)
+        if context.earliest is None or when < context.earliest:
+            context.earliest, context.earliest_numbers = when, context.numbers(parts, row, counts[row], at)
 
 
 def _relative(difference: float, *numbers: np.ndarray) -> float:

@@ -16,7 +16,7 @@ from rfnb.backend.base.data import Magnitude
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.lengths import Lengths, going_on_mask
 from rfnb.core.graph.graph import Node, Value
-from rfnb.core.graph.meter import Bad, MeasuredLoop, Meter, Sample
+from rfnb.core.graph.meter import Bad, MeasuredLoop, Meter
 from rfnb.core.ground import backends
 from rfnb.core.ground.backends import backend_of_raw, selected
 from rfnb.core.ground.nested import leaves
@@ -49,7 +49,7 @@ class TimeMeter(Meter):
         self.event, self.call = event, call
         self.lost = 0.0
         self.device = backends.selected().synchronize()
-        self._wait = backends.selected().synchronize if self.device != "cpu" else None
+        self._wait: Callable[[], object] = backends.selected().synchronize if self.device != "cpu" else _nothing
         self._paused = self._last = 0.0
         self._began: list[float] = []
 
@@ -62,8 +62,7 @@ class TimeMeter(Meter):
         self.lost, began = 0.0, perf_counter()
         self._last = began
         result = call()
-        if self._wait is not None:
-            self._wait()
+        self._wait()
         self.total = self.now() - began
         return result
 
@@ -73,8 +72,7 @@ class TimeMeter(Meter):
 
     def since(self) -> float:
         """The seconds since the last node ended, or the one that is running began."""
-        if self._wait is not None:
-            self._wait()
+        self._wait()
         return self.now() - self._last
 
     def pause(self) -> None:
@@ -96,8 +94,7 @@ class TimeMeter(Meter):
 
     def exit(self, node: Node) -> None:
         """The work of a node ends."""
-        if self._wait is not None:
-            self._wait()
+        self._wait()
         self._paused = perf_counter()
         sample = self.sample(node)
         sample.amount += max(self._paused - self.lost - self._began.pop() - self.event[1], 0.0)
@@ -114,8 +111,7 @@ class TimeMeter(Meter):
             nonlocal calls
             began = perf_counter() - self.lost
             result = fn(*args, **kwargs)
-            if wait is not None:
-                wait()
+            wait()
             sample.amount += max(perf_counter() - self.lost - began - inner, 0.0)
             calls += 1
             sample.calls = max(sample.calls, calls)  # an op may make several raw calls
@@ -130,8 +126,7 @@ class TimeMeter(Meter):
         """Calls `fn`, which computes an op outside of the steps, and measures how long one step would take."""
         sample, began = self.sample(node), self.now()
         result = fn()
-        if self._wait is not None:
-            self._wait()
+        self._wait()
         sample.amount += self.now() - began
         sample.calls, sample.place, sample.steps = sample.calls + 1, place, run.steps
         self.pause()
@@ -144,8 +139,7 @@ class TimeMeter(Meter):
     def _seconds(self, fn: Callable[[], object]) -> float:
         began = perf_counter()
         fn()
-        if self._wait is not None:
-            self._wait()
+        self._wait()
         return perf_counter() - began
 
 
@@ -282,20 +276,33 @@ def steps_of(run: Run, around: tuple[RunStep, ...] = ()) -> Iterator[Steps]:
 class _MagnitudeMeter(Meter):
     """Adds up how large entries are."""
 
-    def add(self, node: Node, size: Magnitude | None, *, masked: bool = False, first: bool = True) -> Sample | None:
-        """Adds entries to the sample of a node. masked: −Inf does not count as bad. first: if there is a NaN or an
-        infinity, this node may be the one that made it.
+    def add(
+        self,
+        node: Node,
+        size: Magnitude | None,
+        place: str = "",
+        steps: int = 0,
+        *,
+        masked: bool = False,
+        first: bool = True,
+    ) -> None:
+        """Adds the entries of a result to the sample of a node; nothing for a result without numbers.
+
+        Args:
+            place, steps: of the node, as in a `Sample`.
+            masked: −Inf does not count as bad.
+            first: if there is a NaN or an infinity, this node may be the one that made it.
         """
         if size is None:
-            return None
+            return
         sample = self.sample(node)
+        sample.calls, sample.place, sample.steps = sample.calls + 1, place, steps
         sample.amount, sample.count = sample.amount + size.squares, sample.count + size.entries
         sample.most = max(sample.most, size.most)
         bad: Bad = "NaN" if size.nan else "infinity" if size.infinite or (size.minus_infinite and not masked) else ""
         sample.bad = "NaN" if "NaN" in (bad, sample.bad) else sample.bad or bad
         if bad and first and self.first_bad is None:
             self.first_bad = node
-        return sample
 
 
 class ActivationMeter(_MagnitudeMeter):
@@ -317,9 +324,7 @@ class ActivationMeter(_MagnitudeMeter):
                 magnitude = backend_of_raw(raw).magnitude_raw(raw, _mask(leaf))
                 if magnitude is not None and magnitude.minus_infinite and masked:
                     self._masked[id(raw)] = weakref.ref(raw)
-                sample = self.add(node, magnitude, masked=masked)
-                if sample is not None:
-                    sample.calls += 1
+                self.add(node, magnitude, masked=masked)
 
     def _is_masked(self, raw: RawTensor) -> bool:
         reference = self._masked.get(id(raw))
@@ -335,9 +340,8 @@ class ActivationMeter(_MagnitudeMeter):
                 mask = frames(tensor)
                 for at in steps:
                     mask = mask & going_on(tensor, at.run.size, at.step)
-                sample = self.add(node, backend_of_raw(tensor._raw).magnitude_raw(tensor._raw, mask), masked=True)
-                if sample is not None:
-                    sample.calls, sample.steps, sample.place = sample.calls + 1, steps[-1].run.steps, place_of(node)
+                magnitude = backend_of_raw(tensor._raw).magnitude_raw(tensor._raw, mask)
+                self.add(node, magnitude, place_of(node), steps[-1].run.steps, masked=True)
 
 
 def _mask(leaf: object) -> np.ndarray | None:
@@ -367,10 +371,8 @@ class GradientMeter(_MagnitudeMeter):
 
     def _watch(self, node: Node, raw: RawTensor, mask: np.ndarray | None, place: str = "", steps: int = 0) -> None:
         def see(gradient: object) -> None:
-            sample = self.add(node, backend_of_raw(gradient).magnitude_raw(gradient, mask), first=node.kind == "op")
-            if sample is not None:
-                sample.calls += 1
-                sample.place, sample.steps = place, steps
+            magnitude = backend_of_raw(gradient).magnitude_raw(gradient, mask)
+            self.add(node, magnitude, place, steps, first=node.kind == "op")
 
         backend_of_raw(raw).watch_gradient_raw(raw, see)
 
@@ -394,9 +396,7 @@ class GradientMeter(_MagnitudeMeter):
     def _watch_step(self, node: Node, raw: RawTensor, sig: Sig, lengths: Lengths, run: Any, step: int) -> None:
         def see(gradient: object) -> None:
             mask = frames_of(sig.dims, lengths) & going_on_mask(sig.dims, run.size, step)
-            sample = self.add(node, backend_of_raw(gradient).magnitude_raw(gradient, mask))
-            if sample is not None:
-                sample.calls, sample.place, sample.steps = sample.calls + 1, "steps", run.steps
+            self.add(node, backend_of_raw(gradient).magnitude_raw(gradient, mask), "steps", run.steps)
 
         backend_of_raw(raw).watch_gradient_raw(raw, see)
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from rfnb.core.ground.source import parsed
@@ -12,7 +10,7 @@ from rfnb.errors import ParameterError
 from rfnb.printable import printable
 from rfnb.trace.plain.iterations import last_iteration
 from rfnb.trace.plain.record import record_loops
-from rfnb.trace.plain.syntax import LOOPS, SCOPES
+from rfnb.trace.plain.syntax import LOOPS, outside_of_functions
 from rfnb.trace.run.options import options, recording_mode
 from rfnb.trace.run.runs import runs
 from rfnb.trace.run.session import store
@@ -140,13 +138,6 @@ def _refuse(line: str, cell: str) -> None:
 def has_loop(text: str) -> bool:
     """Whether a cell has a loop outside of its functions."""
     try:
-        return any(isinstance(node, LOOPS) for node in _outside_of_functions(parsed(text)))
+        return any(isinstance(node, LOOPS) for node in outside_of_functions(parsed(text)))
     except (SyntaxError, ValueError):
         return False
-
-
-def _outside_of_functions(node: ast.AST) -> Iterator[ast.AST]:
-    for child in ast.iter_child_nodes(node):
-        if not isinstance(child, SCOPES):
-            yield child
-            yield from _outside_of_functions(child)

@@ -30,7 +30,7 @@ from rfnb.trace.plain.log import Entry, Log, Summary
 from rfnb.trace.plain.rebuild import Rebuilder, edited_value, reason_lost, reason_missing
 from rfnb.trace.plain.recorded_variables import continue_from, locked_variables
 from rfnb.trace.plain.recorder import STALE, LoopClient, recording_here
-from rfnb.trace.plain.syntax import FUNCTIONS, Use, read_again
+from rfnb.trace.plain.syntax import FUNCTIONS, Use, local_names, outside_of_functions, read_again
 from rfnb.trace.plain.user_code import same_globals
 from rfnb.trace.plain.values import Kept, Opaque, tensor_backend, tensors_in
 from rfnb.trace.run.random_numbers import OwnNumbers
@@ -330,16 +330,8 @@ REFUSED: dict[type, str] = {
 }
 
 
-def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a loop, without the insides of functions and classes in it."""
-    yield node
-    for child in ast.iter_child_nodes(node):
-        if not isinstance(child, (*FUNCTIONS, ast.ClassDef)):
-            yield from _own_nodes(child)
-
-
 def _check_syntax(loop: ast.stmt) -> None:
-    for node in _own_nodes(loop):
+    for node in outside_of_functions(loop):
         words = REFUSED.get(type(node))
         is_super = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
         if is_super and not getattr(node, "args", None):
@@ -416,9 +408,7 @@ def _names(node: ast.AST, loop: Iterations, step: int) -> tuple[set[str], dict[s
         for name in words - names:
             _check_reads(name, around.names.get(name), stored, set())
         return names, of_module
-    local = {*code.co_varnames, *code.co_cellvars, *code.co_freevars}.union(
-        *({*part.co_varnames, *part.co_cellvars, *part.co_freevars} for part in loop.codes)
-    )
+    local = set[str]().union(*map(local_names, loop.codes))
     if written := sorted(stored - local):
         raise LoopError(f"fork: `{written[0]}` is a variable of the module, which the loop assigns")
     if written := sorted(stored & {*loop.codes[0].co_freevars}):

@@ -62,7 +62,7 @@ def _look() -> Callable[[], object] | None:
     trial, numpy = random.Random(0), NUMPY.RandomState(0)
     words = np.frombuffer(_twister(trial), np.uint32)
     numpy.standard_normal()  # makes two numbers, and gives one
-    memory = _memory(numpy, type(numpy))
+    memory = _memory(numpy)
     numpy.standard_normal()
     state = numpy.get_state(legacy=False)["state"]
     key = np.frombuffer(_bits(numpy._bit_generator), np.uint32)
@@ -71,7 +71,7 @@ def _look() -> Callable[[], object] | None:
         and type(legacy) is type(numpy)
         and sorted(words.tolist()) == sorted(trial.getstate()[1])
         and key.tolist() == [*state["key"].tolist(), state["pos"]]
-        and memory != _memory(numpy, type(numpy))
+        and memory != _memory(numpy)
     )
     return (lambda: _memory_of(python, legacy)) if is_there else None
 
@@ -80,7 +80,7 @@ def _memory_of(python: Any, legacy: Any) -> object:
     bits = legacy._bit_generator
     if type(bits) is not NUMPY.MT19937:
         return None
-    return _twister(python), python.gauss_next, id(bits), _bits(bits), _memory(legacy, type(legacy))
+    return _twister(python), python.gauss_next, id(bits), _bits(bits), _memory(legacy)
 
 
 def _twister(generator: random.Random) -> bytes:
@@ -124,9 +124,9 @@ def _torch_words(generator: Any) -> bytes:
     return state[3 : 3 + TORCH_WORDS].astype(np.uint32).tobytes()
 
 
-def _memory(value: object, kind: type) -> bytes:
+def _memory(value: object) -> bytes:
     """What the type of an object adds to the memory of all objects."""
-    return ctypes.string_at(id(value) + HEAD, kind.__basicsize__ - HEAD)
+    return ctypes.string_at(id(value) + HEAD, type(value).__basicsize__ - HEAD)
 
 
 DICTS: dict[type, Any] = {type(iter(view({}))): view for view in (dict.keys, dict.values, dict.items)}

@@ -10,7 +10,8 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, takewhile
-from types import CodeType, FrameType, ModuleType, TracebackType
+from traceback import walk_tb
+from types import CodeType, FrameType, ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -176,18 +177,12 @@ def last_iteration(error: BaseException, cell_id: str | None) -> Run | None:
 
     cell_id: of the cell that raised. None if the error was not raised in a loop.
     """
-    for frame, line in reversed(list(_lines(error.__traceback__))):
+    for frame, line in reversed([*walk_tb(error.__traceback__)]):
         text = outline(frame.f_code) if is_yours(frame.f_code.co_filename) else None
         raising = None if text is None else _statement_at(text, line)
         if text is not None and raising is not None and text.statements[raising].loops:
             return run_of(_iterations(frame, text, raising, error), raised_in=cell_id or "")
     return None
-
-
-def _lines(traceback: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
-    while traceback is not None:
-        yield traceback.tb_frame, traceback.tb_lineno
-        traceback = traceback.tb_next
 
 
 def _statement_at(text: Outline, line: int) -> int | None:

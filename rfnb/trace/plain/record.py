@@ -645,7 +645,7 @@ def pause_here() -> None:
     recorder, at = recording_here().frames.get(frame), None
     if recorder is None or not recorder._open:
         at = _place(frame)
-        recorder = None if at is None else _recorder_of(frame, *at)
+        recorder = None if at is None else _recorder_of(frame, *at[:2])
     if recorder is None:
         return
     of = pauses_of(recorder, recorder._open[-1])
@@ -656,7 +656,7 @@ def pause_here() -> None:
     of.hold(frame, f"rf.pause() in {Source(frame.f_code, frame.f_lasti).place()}", frame.f_lineno)
 
 
-def _recorder_of(frame: FrameType, text: Outline, number: int, running: int) -> FrameRecorder:
+def _recorder_of(frame: FrameType, text: Outline, number: int) -> FrameRecorder:
     """The recorder of the pauses at this line: each is a step, with the variables as they are then."""
     recorders = _recorders.setdefault(frame.f_code, {})
     if frame.f_lineno not in recorders:

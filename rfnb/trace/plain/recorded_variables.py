@@ -177,10 +177,8 @@ class RecordedVariables(VariableSteps):
         """The rows of a value, with one for each list that grows."""
         growth = None if getattr(kept, "note", "") or name in self.names.of else growth_of(kept)
         if growth is not None:
-            growing, rows = (
-                self._growing(name, growth, kept.value.length),
-                partial(self._part_rows, entry, name, growth),
-            )
+            growing = self._growing(name, growth, kept.value.length)
+            rows = partial(self._part_rows, entry, name, growth)
             yield GrownRows(name, "list", entry.line + self._shift, growing, rows)
             return
         for leaf, part in _leaves(name, kept, depth=1):

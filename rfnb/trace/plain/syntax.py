@@ -10,7 +10,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, pairwise
+from itertools import chain, count, pairwise
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -257,10 +257,7 @@ def _outline(source: Source) -> Outline | None:
 
 
 def _outline_of(code: CodeType, scope: Any) -> Outline:
-    nodes: list[Any] = []
-    loops: list[int] = []
-    loops_of: list[tuple[int, ...]] = []
-    _gather(scope.body, (), nodes, loops, loops_of)
+    nodes, loops_of, loops = _gathered(scope.body)
     places, short = _places(code, nodes, loops, _instructions(code, nodes))
     jumps = _jumps_back(code, places)
     expressions = [[*_own_nodes(node)] for node in nodes]
@@ -290,10 +287,15 @@ def _outline_of(code: CodeType, scope: Any) -> Outline:
     )
 
 
+def local_names(code: CodeType) -> set[str]:
+    """The variables of a function, also those of functions around it."""
+    return {*code.co_varnames, *code.co_cellvars, *code.co_freevars}
+
+
 def _variables(code: CodeType, statements: Sequence[Statement]) -> set[str]:
     """The names that can be variables of the frame: not those of the module, of a class, or of Python."""
     if code.co_flags & inspect.CO_OPTIMIZED:
-        return {*code.co_varnames, *code.co_cellvars, *code.co_freevars}
+        return local_names(code)
     assigned = {name for statement in statements for name in statement.assigned}
     reads = {name for statement in statements for name in statement.read}
     return assigned | {name for name in reads if not hasattr(builtins, name)}
@@ -338,10 +340,9 @@ def _paths(
 ) -> tuple[dict[str, Path], tuple[str, ...]]:
     """The attributes that the code names, and the variables of the module that it changes."""
     in_function = code.co_flags & inspect.CO_OPTIMIZED  # else it is a module or a class, which has all its variables
-    local = {*code.co_varnames, *code.co_cellvars, *code.co_freevars} if in_function else None
+    local = local_names(code) if in_function else None
     called = {id(node.func) for nodes in expressions for node in nodes if isinstance(node, ast.Call)}
     written = {text for statement in statements for text in (*statement.parts, *statement.writes)}
-    module = {name for statement in statements for name in statement.assigned if local is not None} - (local or set())
     paths: dict[str, Path] = {}
     for node in chain.from_iterable(expressions):
         path = path_of(node) if isinstance(node, ast.Attribute) and id(node) not in called else None
@@ -350,8 +351,10 @@ def _paths(
         path = path._replace(written=path.text in written)
         if local is None or path.root in local or path.written:
             paths[path.text] = path
-            module |= set() if local is None else {path.root} - local
-    return paths, tuple(module)
+    if local is None:
+        return paths, ()
+    assigned = {name for statement in statements for name in statement.assigned}
+    return paths, tuple(assigned.union(path.root for path in paths.values()) - local)
 
 
 _outlines: PerPlace[Outline | None] = PerPlace(_outline)
@@ -359,9 +362,7 @@ _outlines: PerPlace[Outline | None] = PerPlace(_outline)
 
 def read_again(code: CodeType, loop: ast.stmt, like: Outline, number: int) -> None:
     """From now on, the outline of some code is that of a function, of which it runs only loop `number`."""
-    nodes: list[Any] = []
-    loops: list[int] = []
-    _gather([loop], (), nodes, loops, [])
+    nodes, _, loops = _gathered([loop])
     offset, (places, short) = like.header_of(number), _places(code, nodes, loops, _instructions(code, nodes))
     jumps = _jumps_back(code, places)
     moved = {
@@ -384,23 +385,21 @@ def _scope(code: CodeType) -> Any:
     return text_of(code).scope(code)
 
 
-def _gather(
-    body: Sequence[ast.stmt],
-    around: tuple[int, ...],
-    nodes: list[ast.stmt],
-    loops: list[int],
-    loops_of: list[tuple[int, ...]],
-) -> None:
-    """Lists statements in the order of the text, the headers of loops, and for each statement the loops around it."""
+def _gathered(body: Sequence[ast.stmt]) -> tuple[list[Any], list[tuple[int, ...]], list[int]]:
+    """Statements in the order of the text, for each the loops around it, and which are the headers of loops."""
+    rows = [*_with_loops(body, (), count())]
+    nodes = [node for node, _ in rows]
+    return nodes, [loops for _, loops in rows], [at for at, node in enumerate(nodes) if isinstance(node, LOOPS)]
+
+
+def _with_loops(
+    body: Sequence[ast.stmt], around: tuple[int, ...], numbers: Iterator[int]
+) -> Iterator[tuple[ast.stmt, tuple[int, ...]]]:
     for node in body:
-        nodes.append(node)
-        loops_of.append(around)
-        inner = around
-        if isinstance(node, LOOPS):
-            inner = (*around, len(loops))
-            loops.append(len(nodes) - 1)
+        yield node, around
+        inner = (*around, next(numbers)) if isinstance(node, LOOPS) else around
         for field, block in () if isinstance(node, (*FUNCTIONS, ast.ClassDef)) else _blocks(node):
-            _gather(block, inner if field == "body" else around, nodes, loops, loops_of)
+            yield from _with_loops(block, inner if field == "body" else around, numbers)
 
 
 def _blocks(node: ast.stmt) -> Iterator[tuple[str, list[ast.stmt]]]:
@@ -579,11 +578,10 @@ def _read_by_scope(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _statement(node: ast.stmt, loops: tuple[int, ...], expressions: Sequence[ast.AST]) -> Statement:
-    assigned = dict.fromkeys(n.id for n in expressions if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
-    for handler in getattr(node, "handlers", ()):
-        assigned |= {handler.name: None} if handler.name else {}
-    patterns = [n.name for n in expressions if isinstance(n, ast.MatchAs | ast.MatchStar) and n.name]
-    assigned |= dict.fromkeys(patterns)
+    names = [n.id for n in expressions if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    names += [handler.name for handler in getattr(node, "handlers", ())]
+    names += [n.name for n in expressions if isinstance(n, ast.MatchAs | ast.MatchStar)]
+    assigned = dict.fromkeys(filter(None, names))
     reads = dict.fromkeys(n.id for n in expressions if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
     if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
         reads[node.target.id] = None
@@ -657,6 +655,14 @@ def _for(loop: ast.For | ast.AsyncFor) -> str:
     targets = loop.target.elts if isinstance(loop.target, ast.Tuple) else []
     target = ", ".join(map(ast.unparse, targets)) if len(targets) > 1 else ast.unparse(loop.target)
     return f"for {target} in {ast.unparse(loop.iter)}"
+
+
+def outside_of_functions(node: ast.AST) -> Iterator[ast.AST]:
+    """A node and those in it, without the insides of functions and classes."""
+    yield node
+    if not isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+        for child in ast.iter_child_nodes(node):
+            yield from outside_of_functions(child)
 
 
 def _first_uses(node: ast.AST, order: dict[str, bool | None], paths: Container[str]) -> None:

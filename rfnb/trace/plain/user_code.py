@@ -92,8 +92,13 @@ def _nodes_of(text: str) -> Mapping[tuple[str, int], object]:
     nodes: dict[tuple[str, int], object] = {("<module>", 0): tree}
     for node in ast.walk(tree):
         if isinstance(node, NAMED):
-            nodes.setdefault((node.name, min([node.lineno, *(d.lineno for d in node.decorator_list)])), node)
+            nodes.setdefault((node.name, first_line(node)), node)
     return nodes
+
+
+def first_line(statement: ast.stmt) -> int:
+    """The first line of a statement, or of the decorators before it."""
+    return min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", ()))])
 
 
 def _codes_of(text: str, file: str, flags: int) -> Iterator[CodeType]:

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from operator import index
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from rfnb.printable import error_message, error_text
 from rfnb.trace.capture.capture import capture
 from rfnb.trace.compare.compare import compare
 from rfnb.trace.compare.comparison import Comparison
+from rfnb.trace.pause import place_of
 from rfnb.trace.probe.shot import Material, Shot, ShotFolder
 from rfnb.trace.run.job import file_name, job_folder
 from rfnb.trace.run.options import recording_mode
@@ -47,11 +48,7 @@ def beside_training(modules: Iterable[Any], step: int, numbers: OwnNumbers) -> I
     """
     from rfnb.backend.torch.module_state import evaluating
 
-    with ExitStack() as stack:
-        stack.enter_context(numbers)
-        stack.enter_context(listening(None))
-        stack.enter_context(entered(RunCtx(stage="forward_step", step=step)))
-        stack.enter_context(evaluating(modules))
+    with numbers, listening(None), entered(RunCtx(stage="forward_step", step=step)), evaluating(modules):
         yield
 
 
@@ -353,9 +350,7 @@ def probe(
     if path is None:
         weakref.finalize(new_probe, _remove, folder, os.getpid())
     source = user_source()
-    cell = None if source is None else source.cell
-    place = None if source is None else (source.file if cell is None or cell.cell_id is None else cell.cell_id)
-    followers.add((place, source and source.line), new_probe)
+    followers.add(source and place_of(source), new_probe)
     return new_probe
 
 

@@ -118,7 +118,7 @@ class Shot:
     function returned. loops: the names of those that it ran. note: what is left out, and why; None if it is complete.
     """
 
-    def __init__(self, folder: Path, shots: ShotFolder | None = None):
+    def __init__(self, folder: Path, shots: ShotFolder):
         self._folder, self._shots = folder, shots
         file = Reader(folder / FILE, KEY, "the file contains no shot", FORMAT)
         data = file.data
@@ -165,19 +165,17 @@ class Shot:
 class AtShot:
     """Where in the training the run of a shot was made: the `Run.training` of the run with this number."""
 
-    def __init__(self, shot: Shot, shots: ShotFolder | None, number: int):
+    def __init__(self, shot: Shot, shots: ShotFolder, number: int):
         self.step, self._shots = shot.step, shots
         self.measures: Mapping[str, float] = shot.measures
         self._loop, self._which = shot.loops[number], shot.loops[:number].count(shot.loops[number])
 
     def steps(self) -> list[int]:
         """The training steps of all shots."""
-        return sorted({self.step, *([] if self._shots is None else self._shots.steps())})
+        return sorted({self.step, *self._shots.steps()})
 
     def run(self, step: int) -> Run:
         """The run of the same loop in another shot: of several with its name, the one with the same place."""
-        if self._shots is None:
-            raise LoopError(f"probe: there is no shot of training step {step}")
         shot = self._shots.shot(step)
         runs = [run for run, name in zip(shot.runs, shot.loops, strict=True) if name == self._loop]
         return runs[self._which] if self._which < len(runs) else shot.run(self._loop)

@@ -148,10 +148,9 @@ class Pending(Tensor):
         if isinstance(result, Traced):
             self.__class__ = Traced  # type: ignore[assignment]
             self._trace = result._trace
-            self.sig, self.lengths = result.sig, result.lengths
-            return
-        self.__class__ = Tensor  # type: ignore[assignment]
-        self._raw = result._raw  # type: ignore[misc]
+        else:
+            self.__class__ = Tensor  # type: ignore[assignment]
+            self._raw = result._raw  # type: ignore[misc]
         self.sig, self.lengths = result.sig, result.lengths
 
     def __repr__(self) -> str:

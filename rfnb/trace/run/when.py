@@ -261,7 +261,7 @@ def _in_any(
 
 
 def _any(at: RunStep, value: Entries, marks: np.ndarray, sequence: int | None) -> bool:
-    """Whether `found` is true for an entry that counts: no padding, and no sequence that has ended."""
+    """Whether a mark is at an entry that counts: no padding, and no sequence that has ended."""
     if not marks.any():
         return False
     steps = at.run.size if at.step < at.run.steps else at.run.begun  # in a step that failed

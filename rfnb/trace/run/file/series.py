@@ -161,16 +161,13 @@ class Series:
     def add(self, step: int, tensor: Tensor | float) -> int:
         """Adds the value of a step; returns its size in bytes."""
         self.steps[step] = len(self.steps)
+        self.lengths.append(tensor.lengths if isinstance(tensor, Tensor) else EMPTY)
         if not isinstance(tensor, Tensor):
-            self.lengths.append(EMPTY)
+            n_bytes = 1 if type(tensor) is bool else 8
             self._pending.append(tensor)
             if self.raws is not None:
                 self.raws.append(tensor)
-            n_bytes = 1 if type(tensor) is bool else 8
-            self.bytes += n_bytes
-            return n_bytes
-        self.lengths.append(tensor.lengths)
-        if isinstance(tensor, AbsentTensor):
+        elif isinstance(tensor, AbsentTensor):
             self._look()
             self._tables.append(np.array([tensor.statistics]))
             self.raws, n_bytes = None, tensor.bytes
