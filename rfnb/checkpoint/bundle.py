@@ -6,8 +6,9 @@ import mmap
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, reduce
 from math import prod
+from operator import xor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -543,11 +544,7 @@ def _over(size: int) -> tuple[int, ...]:
 
 
 def _moved(state: int, images: tuple[int, ...]) -> int:
-    result = 0
-    for bit, image in enumerate(images):
-        if state >> bit & 1:
-            result ^= image
-    return result
+    return reduce(xor, (image for bit, image in enumerate(images) if state >> bit & 1), 0)
 
 
 @cache

@@ -632,20 +632,20 @@ def _check_norms(here: bool | None, source: torch.nn.Module, weight: str) -> Non
 
 def _norm_first(module: Module, name: str) -> bool | None:
     """The `norm_first` of the innermost layer around a parameter; None if there is no such layer."""
-    while name:
-        name = name.rpartition(".")[0]
-        value = getattr(module.get_deep(name), "norm_first", None)
-        if value is not None:
-            return bool(value)
-    return None
+    values = (getattr(module.get_deep(path), "norm_first", None) for path in _paths_above(name))
+    return next((bool(value) for value in values if value is not None), None)
 
 
 def _around(source: torch.nn.Module, weight: str) -> Iterator[tuple[str, object]]:
     """The modules around a weight with their names, innermost first."""
-    path = weight
-    while path:
-        path = path.rpartition(".")[0]
-        yield path, _part(source, path)
+    return ((path, _part(source, path)) for path in _paths_above(weight))
+
+
+def _paths_above(name: str) -> Iterator[str]:
+    """The paths of the modules around a parameter, innermost first; the last is empty."""
+    while name:
+        name = name.rpartition(".")[0]
+        yield name
 
 
 def _part(source: torch.nn.Module, path: str) -> object:

@@ -197,10 +197,9 @@ def targets(module: Module) -> list[Target]:
             hint=_instead(module, public_function()),
         )
     take_over(module)
-    owned: dict[int, tuple[dict[str, Owners], Parameter]] = {}
-    for name, parameter in module.named_parameters():
-        owned[id(parameter)] = {name: (("", module),)}, parameter
-    for name, parameter, owners in _every_name((("", module),)):
+    whole: Owners = (("", module),)
+    owned = {id(parameter): ({name: whole}, parameter) for name, parameter in module.named_parameters()}
+    for name, parameter, owners in _every_name(whole):
         if id(parameter) in owned:
             owned[id(parameter)][0][name] = owners
     return [Target(tuple(names), parameter, names) for names, parameter in owned.values()]

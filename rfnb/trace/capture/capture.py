@@ -462,8 +462,8 @@ class Captured(Shown):
     def _finish(self) -> None:
         """Merges the steps of Python loops, and names all items."""
         self._items = list(joined(list(_merged(self._items))))
-        for path in itertools.chain(*self._unseen):
-            self.left_out.append(f"{path or 'attention'}: its softmax was not seen to weight values")
+        paths = itertools.chain(*self._unseen)
+        self.left_out += [f"{path or 'attention'}: its softmax was not seen to weight values" for path in paths]
         variables: dict[str, set[str]] = {}
         for item in self._items:
             variables.setdefault(item.path, set()).add(item.variable)
@@ -591,9 +591,7 @@ def attention_of(run: Run, path: str | None, room: int) -> tuple[list[Seen], lis
     the weights may use.
     """
     items: list[Seen] = []
-    left_out: list[str] = []
-    for place in _loops_inside(run.graph.nodes, path):
-        left_out.append(f"{place}, a loop inside {run.name}")
+    left_out = [f"{place}, a loop inside {run.name}" for place in _loops_inside(run.graph.nodes, path)]
     entries = list(_in_graph(run.graph, path))
     count = min(run.steps, run.size.max)  # without include_eos, the last step has no frame
     if not entries or not count:

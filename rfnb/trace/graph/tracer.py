@@ -99,9 +99,7 @@ class _DrawnBody:
         return nodes
 
     def _copies(self, nodes: Iterable[Node], path: str) -> Iterator[Node]:
-        for node in nodes:
-            if id(node) not in self._loops_own and node.kind != "state":
-                yield self._copy(node, path)
+        return (self._copy(n, path) for n in nodes if id(n) not in self._loops_own and n.kind != "state")
 
     def _copy(self, node: Node, path: str) -> Node:
         copy = self._drawer.inner.pop(id(node.body), None)

@@ -318,11 +318,9 @@ class HiddenStateRecorder:
                 for name, module, weights in around.modules
                 if module() and _is_trained(name, module(), weights, followed)
             ]
-            modules: dict[int, object] = {}  # modules that lines of the loop assigned
-            for value in others:
-                if type(value) is Kept and type(value.value) is Opaque and role_of(value.value.type) == MODULE:
-                    modules[id(value.original)] = value.original
-            for module in modules.values():
+            opaque = (value for value in others if type(value) is Kept and type(value.value) is Opaque)
+            assigned = {id(v.original): v.original for v in opaque if role_of(v.value.type) == MODULE}
+            for module in assigned.values():
                 if module is not None and all(reference() is not module for _, reference, _ in around.modules):
                     around.modules.append(("", weakref.ref(module), weights_of(module)))
             for name, module, _ in around.modules:

@@ -141,9 +141,8 @@ class SavedVariables(SavedValues):
         self._replay = replay
         self._table: dict[Hashable, int] = {}
         self._rows_of: list[StepText | int] = []  # of the table: a text, or the number of a list that grows
-        self._grown: list[dict[str, object]] = []
-        self._lengths: list[list[list[int]]] = []
-        self._growing: list[GrownRows] = []
+        self._grown: list[dict[str, Any]] = []
+        self._growing: list[GrownRows] = []  # of each of them, the row with the most parts
         self._lists: dict[Grown, int] = {}
         self._parts: list[list[object]] = []
         self._codes: dict[str, list[object]] = {name: [] for name in replay.variable_names()}
@@ -189,18 +188,15 @@ class SavedVariables(SavedValues):
         else:
             return super()._add(step, row, counts)
         number = self._table.setdefault(key, len(self._table))
-        is_new = number == len(self._rows_of)
-        if is_new:
+        if number == len(self._rows_of):
             self._rows_of.append(row if isinstance(row, StepText) else len(self._growing))
-        if isinstance(row, GrownRows):
-            if is_new:
-                self._lengths.append([])
+            if isinstance(row, GrownRows):
                 names = {"name": row.name, "kind": row.kind, "line": row.line}
-                self._grown.append({**names, "list": self._list(row.growing.grown), "lengths": self._lengths[-1]})
+                self._grown.append({**names, "list": self._list(row.growing.grown), "lengths": []})
                 self._growing.append(row)
-            grown = self._rows_of[number]
-            assert isinstance(grown, int)
-            self._lengths[grown].append([step, row.growing.length])
+        grown = self._rows_of[number]
+        if isinstance(row, GrownRows) and isinstance(grown, int):
+            self._grown[grown]["lengths"].append([step, row.growing.length])
             if row.growing.length > self._growing[grown].growing.length:
                 self._growing[grown] = row
         return -1 - number

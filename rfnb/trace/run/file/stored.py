@@ -379,9 +379,7 @@ class StoredVariables(StoredReplay, VariableSteps):
         texts = [LostValue(row.text) for row in self.texts(step) if is_lost(row.text)]
         return [error for error in [*errors, *texts] if isinstance(error, LostValue)]
 
-    def computed(self, step: int, only: object = None) -> list[tuple[Value, Tensor]]:
-        """No ops were recorded."""
-        return []
+    computed = KeptSteps.computed
 
     def storages(self) -> dict[object, int]:
         """The storages of the loaded tensors: the size of each in bytes, by storage key."""
@@ -426,12 +424,9 @@ class StoredVariables(StoredReplay, VariableSteps):
         Raises KeyError if there is none, and NoValue if it is not in the file.
         """
         value = self.kept_value(name, step, after=after)
-        tensor = self._shown_tensor(name, value)
-        if tensor is not None:
-            return tensor
-        if isinstance(value, Lost) and value.words != ABSENT:
-            return printable(value.text)
-        return as_code(name, value)
+        is_absent = isinstance(value, Lost) and value.words == ABSENT
+        shown = None if is_absent else self._tensor_or_words(name, value)
+        return as_code(name, value) if shown is None else shown
 
     def state(self, name: str, step: int) -> object:
         """A variable before `step`: a Tensor, or else words; None if nothing was assigned to it yet."""
@@ -441,11 +436,8 @@ class StoredVariables(StoredReplay, VariableSteps):
             value = self.kept_value(name, step)
         except KeyError:
             return None
-        tensor = self._shown_tensor(name, value)
-        if tensor is not None:
-            return tensor
-        if isinstance(value, Lost):
-            return printable(value.text)
+        if (shown := self._tensor_or_words(name, value)) is not None:
+            return shown
         kind, parts = (value.kind, value.parts) if isinstance(value, Container) else (type(value).__name__, value)
         if isinstance(value, Growing):
             return f"list of {value.length} parts"
@@ -455,6 +447,10 @@ class StoredVariables(StoredReplay, VariableSteps):
     def stack(self, name: str, resolve: bool = True) -> Tensor:
         """A variable after each step, stacked. → {axis, …}"""
         return stacked_variable(self, name, self.begun.max)
+
+    def _tensor_or_words(self, name: str, value: object) -> Tensor | str | None:
+        """The Tensor of a value, or words for one that was not kept; None for other values."""
+        return printable(value.text) if isinstance(value, Lost) else self._shown_tensor(name, value)
 
     def _shown_tensor(self, name: str, value: object) -> Tensor | None:
         """The Tensor of a tensor, array, number or list of numbers; None for other values."""
