@@ -30,7 +30,7 @@ from rfnb.trace.plain.log import Entry, Log, Summary
 from rfnb.trace.plain.rebuild import Rebuilder, edited_value, reason_lost, reason_missing
 from rfnb.trace.plain.recorded_variables import continue_from, locked_variables
 from rfnb.trace.plain.recorder import STALE, LoopClient, recording_here
-from rfnb.trace.plain.syntax import FUNCTIONS, Use, local_names, outside_of_functions, read_again
+from rfnb.trace.plain.syntax import FUNCTIONS, Use, assigned_by, local_names, outside_of_functions, read_again
 from rfnb.trace.plain.user_code import same_globals
 from rfnb.trace.plain.values import Kept, Opaque, tensor_backend, tensors_in
 from rfnb.trace.run.random_numbers import OwnNumbers
@@ -382,8 +382,10 @@ def _stored(node: ast.AST) -> set[str]:
             continue
         if isinstance(child, ast.Name) and not isinstance(child.ctx, ast.Load):
             stored.add(child.id)
-        elif isinstance(child, (*FUNCTIONS, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)):
-            stored |= {name} if isinstance(name := getattr(child, "name", None), str) else set()
+        elif isinstance(child, (*FUNCTIONS, ast.ClassDef)):
+            stored |= {name} if (name := getattr(child, "name", None)) else set()
+        elif (name := assigned_by(child)) is not None:
+            stored.add(name)
         elif isinstance(child, ast.alias):
             stored.add(child.asname or child.name.partition(".")[0])
         if not isinstance(child, (*FUNCTIONS, ast.ClassDef)):

@@ -10,8 +10,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, takewhile
-from traceback import walk_tb
-from types import CodeType, FrameType, ModuleType
+from types import CodeType, FrameType, ModuleType, TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -155,7 +154,8 @@ class Iterations:
     def skipped(self, step: int) -> list[int]:
         """The lines of the loop on which nothing ran in an iteration, although there is code."""
         end = self.ran[step + 1] if step + 1 < len(self.ran) else self.ran_end
-        ran = {*self.log.statements[self.ran[step] : end], self.outline.header_of(self.number)}
+        numbers = {*self.log.statements[self.ran[step] : end], self.outline.header_of(self.number)}
+        ran = {number for group in map(self.outline.groups.__getitem__, numbers) for number in group}
         written = {place.statement for place in self.outline.places.values()}
         lines: dict[bool, set[int]] = {True: set(), False: set()}
         for number in written:
@@ -177,18 +177,19 @@ def last_iteration(error: BaseException, cell_id: str | None) -> Run | None:
 
     cell_id: of the cell that raised. None if the error was not raised in a loop.
     """
-    for frame, line in reversed([*walk_tb(error.__traceback__)]):
+    for trace in reversed([*_traces(error.__traceback__)]):
+        frame = trace.tb_frame
         text = outline(frame.f_code) if is_yours(frame.f_code.co_filename) else None
-        raising = None if text is None else _statement_at(text, line)
-        if text is not None and raising is not None and text.statements[raising].loops:
-            return run_of(_iterations(frame, text, raising, error), raised_in=cell_id or "")
+        place = None if text is None else text.places.get(trace.tb_lasti)
+        if text is not None and place is not None and text.statements[place.statement].loops:
+            return run_of(_iterations(frame, text, place.statement, error), raised_in=cell_id or "")
     return None
 
 
-def _statement_at(text: Outline, line: int) -> int | None:
-    """The innermost statement at a line."""
-    numbers = [n for n, statement in enumerate(text.statements) if statement.line <= line <= statement.end]
-    return max(numbers, default=None)
+def _traces(trace: TracebackType | None) -> Iterator[TracebackType]:
+    while trace is not None:
+        yield trace
+        trace = trace.tb_next
 
 
 def _iterations(frame: FrameType, text: Outline, raising: int, error: BaseException) -> Iterations:

@@ -23,6 +23,8 @@ Loop = ast.For | ast.AsyncFor | ast.While
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 SCOPES = (*FUNCTIONS, ast.ClassDef, ast.GeneratorExp, ast.ListComp, ast.SetComp, ast.DictComp)
 CALLS = (ast.Call, ast.Await, ast.Yield, ast.YieldFrom)
+LEAVES = (ast.Continue, ast.Return, ast.Raise)
+"""Statements after which the next one does not run; after `break`, that after an inner loop does."""
 HIDES = frozenset("data numpy storage untyped_storage from_numpy asarray as_tensor frombuffer from_dlpack set_".split())
 """Attributes by which the memory of a tensor is written so that its counter of changes stays the same."""
 JUMPS = frozenset((*dis.hasjrel, *dis.hasjabs))
@@ -121,6 +123,8 @@ class Outline:
     """By statement, the loop of which it is the header."""
     writes: dict[int, tuple[str, ...]]
     """By statement, the variables that it, or another one that runs before the next line begins, changes in place."""
+    groups: tuple[tuple[int, ...], ...]
+    """For each statement, those that run with it before the next line begins."""
     uses: tuple[tuple[Use, ...], ...]
     """For each statement, the variables and attributes that may have other values when the next line begins."""
     paths: dict[str, Path]
@@ -243,6 +247,7 @@ def _outline_of_calls(source: Source) -> Outline | None:
         loops=(*(replace(inner, around=(loop, *inner.around)) for inner in text.loops), call),
         statements=(*(replace(inner, loops=(loop, *inner.loops)) for inner in text.statements), line),
         headers={**text.headers, header: loop},
+        groups=(*text.groups, (header,)),
         uses=(*text.uses, tuple(Use(name, header, line.line, True, False) for name in arguments)),
     )
 
@@ -276,6 +281,7 @@ def _outline_of(code: CodeType, scope: Any) -> Outline:
         frozenset(jumps),
         {header: number for number, header in enumerate(loops)},
         {number: names for number, names in writes.items() if names},
+        groups,
         tuple(
             tuple(use for use in _uses(statements, group, paths, targets, shared) if use.name in variables)
             for group in groups
@@ -408,7 +414,7 @@ def _blocks(node: ast.stmt) -> Iterator[tuple[str, list[ast.stmt]]]:
         block = getattr(node, field, None)
         if isinstance(block, list) and block:
             yield field, block
-    for part in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
+    for part in _clauses(node):
         yield "part", part.body
 
 
@@ -526,24 +532,31 @@ SIMPLE = (
 )
 
 
-def _own_end(node: ast.stmt) -> int:
-    """The last line of a statement, without the statements inside it."""
-    parts = [part for part in ast.iter_child_nodes(node) if not isinstance(part, ast.stmt)]
-    is_simple = isinstance(node, SIMPLE) or not hasattr(node, "body")
-    lines = [node.end_lineno] if is_simple else [node.lineno, *(getattr(part, "end_lineno", 0) for part in parts)]
-    return max(line or 0 for line in lines)
+def _clauses(node: ast.AST) -> list[Any]:
+    """The handlers and cases of a statement."""
+    return [*getattr(node, "handlers", ()), *getattr(node, "cases", ())]
+
+
+def _head_end(node: Any) -> int:
+    """The last line of a statement, handler or case, without what is inside it."""
+    if isinstance(node, ast.stmt) and not any(_blocks(node)):
+        return node.end_lineno or node.lineno
+    inside = (ast.stmt, ast.ExceptHandler, ast.match_case)
+    parts = [part for part in ast.iter_child_nodes(node) if not isinstance(part, inside)]
+    return max(getattr(node, "lineno", 0), *(getattr(part, "end_lineno", None) or 0 for part in parts), 0)
 
 
 def _groups(nodes: Sequence[ast.stmt]) -> tuple[tuple[int, ...], ...]:
-    """For each statement, those that run with it before the next line begins: they begin in the line where it ends."""
+    """For each statement, those that run with it before the next line begins: in a line where it, or a clause, ends."""
     groups = []
     for number, node in enumerate(nodes):
-        group, end = [number], _own_end(node)
+        group, ends = [number], {*map(_head_end, (node, *_clauses(node)))}
         for following in range(number + 1, len(nodes)):
-            if nodes[following].lineno > end or isinstance(node, FUNCTIONS):
+            if nodes[following].lineno > max(ends) or isinstance(node, FUNCTIONS):
                 break
-            group.append(following)
-            end = _own_end(nodes[following])
+            if nodes[following].lineno in ends:
+                group.append(following)
+                ends.update(map(_head_end, (nodes[following], *_clauses(nodes[following]))))
         groups.append(tuple(group))
     return tuple(groups)
 
@@ -554,9 +567,8 @@ def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
         yield from _read_by_scope(node)
     if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
         return
-    blocks = {id(child) for _, block in _blocks(node) for child in block} if isinstance(node, ast.stmt) else set()
     for child in ast.iter_child_nodes(node):
-        if id(child) in blocks:
+        if isinstance(child, ast.stmt):
             continue
         yield child
         if isinstance(child, ast.NamedExpr) or not isinstance(child, SCOPES):
@@ -577,18 +589,24 @@ def _read_by_scope(node: ast.AST) -> Iterator[ast.AST]:
             yield inner.target if isinstance(inner, ast.NamedExpr) else inner
 
 
+def assigned_by(node: ast.AST) -> str | None:
+    """The variable that a part of a statement assigns: a target, a handler, or a pattern."""
+    if isinstance(node, ast.Name):
+        return node.id if isinstance(node.ctx, ast.Store) else None
+    if isinstance(node, ast.MatchMapping):
+        return node.rest
+    return node.name if isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) else None
+
+
 def _statement(node: ast.stmt, loops: tuple[int, ...], expressions: Sequence[ast.AST]) -> Statement:
-    names = [n.id for n in expressions if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
-    names += [handler.name for handler in getattr(node, "handlers", ())]
-    names += [n.name for n in expressions if isinstance(n, ast.MatchAs | ast.MatchStar)]
-    assigned = dict.fromkeys(filter(None, names))
+    assigned = dict.fromkeys(filter(None, map(assigned_by, expressions)))
     reads = dict.fromkeys(n.id for n in expressions if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
     if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
         reads[node.target.id] = None
     parts = [n for n in expressions if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)]
     return Statement(
         node.lineno,
-        node.lineno if isinstance(node, ast.Try | ast.TryStar) else _own_end(node),  # not that of its handlers
+        _head_end(node),
         loops,
         tuple(assigned),
         tuple(name for name in reads if name not in assigned),
@@ -604,7 +622,7 @@ def _loop(loop: Loop, around: tuple[int, ...], paths: Mapping[str, Path], short:
     order: dict[str, bool | None] = {}  # by variable or attribute of the body, whether it is read before it is assigned
     for part in _in_order(loop)[isinstance(loop, ast.For | ast.AsyncFor) :]:
         _first_uses(part, order, paths)  # the iterable is evaluated before the steps
-    stored = frozenset(n.id for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+    stored = frozenset(filter(None, map(assigned_by, ast.walk(loop))))
     targets = set() if isinstance(loop, ast.While) else {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
     names = [name for name in order if name not in targets]
     names += [
@@ -670,15 +688,23 @@ def _first_uses(node: ast.AST, order: dict[str, bool | None], paths: Container[s
 
     None if it does not read it, but may not have been reached.
     """
-    if isinstance(node, ast.If):
-        _first_uses(node.test, order, paths)
-        branches: list[dict[str, bool | None]] = [{}, {}]
-        for branch, statements in zip(branches, (node.body, node.orelse), strict=True):
-            for statement in statements:
-                _first_uses(statement, branch, paths)
-        for name in dict.fromkeys(chain(*branches)):
-            uses = [branch.get(name) for branch in branches]
-            _use(name, True if True in uses else None if None in uses else False, order)
+    if isinstance(node, ast.If | ast.Match | ast.Try | ast.TryStar):
+        head, branches = _alternatives(node)
+        for part in head:
+            _first_uses(part, order, paths)
+        orders, ends = list[dict[str, bool | None]](), list[dict[str, bool | None]]()
+        for branch in branches:
+            orders.append({})
+            for part in branch:
+                _first_uses(part, orders[-1], paths)
+            if not (branch and isinstance(branch[-1], LEAVES)):
+                ends.append(orders[-1])
+        for name in dict.fromkeys(chain(*orders)):
+            is_assigned = bool(ends) and all(uses.get(name) is not None for uses in ends)
+            is_read = any(uses.get(name) for uses in orders)
+            _use(name, True if is_read else False if is_assigned else None, order)
+        for part in getattr(node, "finalbody", ()):
+            _first_uses(part, order, paths)
         return
     if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
         if node.value is not None:
@@ -690,10 +716,28 @@ def _first_uses(node: ast.AST, order: dict[str, bool | None], paths: Container[s
         return
     if isinstance(node, ast.Name):
         _use(node.id, isinstance(node.ctx, ast.Load), order)
+    elif (assigned := assigned_by(node)) is not None:
+        _use(assigned, False, order)
     if isinstance(node, ast.Attribute) and (text := ast.unparse(node)) in paths:
         _use(text, isinstance(node.ctx, ast.Load), order)
     for child in _read_by_scope(node) if isinstance(node, SCOPES) else _in_order(node):
         _first_uses(child, order, paths)
+
+
+def _alternatives(node: ast.If | ast.Match | ast.Try | ast.TryStar) -> tuple[list[ast.AST], list[list[ast.AST]]]:
+    """What decides between the branches of a statement, and these; a handler runs after some of the first one."""
+    if isinstance(node, ast.If):
+        return [node.test], [[*node.body], [*node.orelse]]
+    if isinstance(node, ast.Match):
+        cases = [[case.pattern, *filter(None, [case.guard]), *case.body] for case in node.cases]
+        last = node.cases[-1]
+        is_any = last.guard is None and isinstance(last.pattern, ast.MatchAs) and last.pattern.pattern is None
+        return [node.subject], [*cases, *([] if is_any else [[]])]
+    handlers: list[list[ast.AST]] = []
+    for handler in node.handlers:
+        name = ast.Name(handler.name, ast.Store()) if handler.name else None
+        handlers.append([*filter(None, [handler.type, name]), *handler.body])
+    return [], [[*node.body, *node.orelse], *handlers]
 
 
 def _use(name: str, reads: bool | None, order: dict[str, bool | None]) -> None:

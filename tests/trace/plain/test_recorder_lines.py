@@ -80,6 +80,30 @@ def test_lines_are_those_that_a_tracer_sees():
         assert skipped and not skipped & seen[n]
 
 
+def matched(items):
+    total = 0
+    for item in rf.steps(items, name="matched"):
+        match item:
+            case {"n": n, **others}:
+                total = n + len(others) - 1
+            case [*numbers] if numbers: total = len(numbers)  # fmt: skip # noqa: E701
+            case _:
+                total = total - 1
+        try:
+            total = total + 1 / len(item)
+        except ZeroDivisionError: total = 7  # fmt: skip # noqa: E701
+    return total
+
+
+def test_of_a_match_the_cases_that_did_not_run_are_known_and_what_patterns_assign():
+    matched([{"n": 3, "k": 2}, [1, 2], []])
+    run, first = rf.runs["matched"], matched.__code__.co_firstlineno
+    assert lines_of("matched", matched) == [([8], []), ([5, 8], []), ([5], [])]
+    assigned = [[(value.name, value.line - first) for value in at.values() if value.name == "total"] for at in run]
+    assert assigned == [[("total", 5), ("total", 10)], [("total", 6), ("total", 10)], [("total", 8), ("total", 11)]]
+    assert run.states == ["total"] and run[0].eval("others") == {"k": 2} and run[1].eval("numbers") == [1, 2]
+
+
 def test_inner_loops_and_runs_of_loops_know_their_lines():
     def nested():
         for i in rf.steps(range(2), name="outer"):
