@@ -22,6 +22,7 @@ from rfnb.errors import CheckpointError, RunFileError
 from rfnb.nn.module.module import Module
 from rfnb.ops.random import get_random_state, set_random_state
 from rfnb.trace.run.file.dims import DimReader, DimWriter
+from rfnb.trace.run.file.fields import conform
 
 Tensors = dict[str, torch.Tensor]
 Groups = Sequence[Sequence[str | None]] | None
@@ -129,9 +130,23 @@ def describe(training: Mapping[str, object], module: Module) -> tuple[str, Tenso
 
 
 def saved_in(checkpoint: Checkpoint) -> dict[str, object]:
-    """The saved parts by name; empty if the checkpoint has none."""
+    """The saved parts by name; empty if the checkpoint has none. Raises CheckpointError if they cannot be read."""
     text = checkpoint.metadata.get("training")
-    return {} if text is None else dict(read(text, "the training", checkpoint.read))
+    if text is None:
+        return {}
+    saved = read(text, "the training", checkpoint.read)
+    if damaged := [name for name, part in ({_RANDOM: None} | saved).items() if not _is_part(part)]:
+        raise CheckpointError(f"{public_function()}: the training in the file cannot be read", got=damaged[0])
+    return saved
+
+
+def _is_part(part: object) -> bool:
+    """Whether this is what `describe` makes of an object: a value, or a state with the names of parameters."""
+    with suppress(RunFileError):
+        if isinstance(part, dict) and "state" in part:
+            conform(part, {"class": str, "names": list[list[str | None]] | None}, "training")
+            return True
+    return isinstance(part, dict) and "value" in part
 
 
 def values(saved: Mapping[str, Any]) -> dict[str, object]:

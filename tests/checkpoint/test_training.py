@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import copy
+import json
 
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 import rfnb as rf
 from rfnb.errors import CheckpointError
@@ -242,6 +245,27 @@ def test_renamed_parameters_are_known_to_the_optimizer(saved):
     optimizer = OPTIMIZERS["Adam"](rf.torch_parameters(other))
     assert rf.load(saved, other, rename={"": "model"}, training={"optimizer": optimizer}).complete
     assert optimizer.state_dict()["state"][0]["step"] == 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda parts: parts.pop("random numbers"),
+        lambda parts: parts.update(step=3),
+        lambda parts: parts["optimizer"].pop("state"),
+        lambda parts: parts["optimizer"].update(names=5),
+        lambda parts: parts["optimizer"].update(names=[[["weight"]]]),
+    ],
+)
+def test_a_damaged_state_of_training_is_refused(saved, tmp_path, change):
+    with safe_open(saved, framework="pt") as file:
+        metadata, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    training = json.loads(metadata["training"])
+    change(training["values"])
+    path = tmp_path / "damaged.safetensors"
+    save_file(tensors, path, {**metadata, "training": json.dumps(training)})
+    with pytest.raises(CheckpointError, match="the training in the file cannot be read"):
+        rf.load(path, Training().model)
 
 
 def test_a_file_without_training(tmp_path):
