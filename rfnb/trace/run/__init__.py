@@ -5,5 +5,7 @@ runs     `rf.runs`, the runs of the session and their memory; options: `rf.optio
 session  Whether a loop is recorded, where its run goes, and its progress: called by loops, set by checks and captures.
 find     `run.find` and `run.next`; when: the conditions of `rf.when`; entries: which entries of a value count.
 names    The names in `run[i].eval`; stacked: `run.stack`; failure: the error of a run.
+variables  Variables of plain Python as runs and files exchange them; axis_names: dims for the axes of their tensors.
+job      The folder of a job; stretches: the newest steps of a loop that runs, in it. random_numbers: for conditions.
 file     `run.save` and `rf.load_run`.
 """
