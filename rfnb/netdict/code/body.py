@@ -28,6 +28,20 @@ OPERATORS = {
 METHODS = ("copy_masked", "copy_transpose", "get_mask", "get_size_tensor")
 """Ops that are written as methods of their first argument."""
 ATOM = 9
+
+
+class Text(str):
+    """An expression of Python, and how tightly it binds: `ATOM` if something can follow it directly."""
+
+    binds: int
+
+    def __new__(cls, text: str, binds: int = ATOM) -> Text:
+        """The expression."""
+        new = super().__new__(cls, text)
+        new.binds = binds
+        return new
+
+
 DIMS = {
     "ceildiv": ("{}.ceildiv_right({})", ATOM), "ceildiv_left": ("{}.ceildiv_left({})", ATOM),
     "floordiv_left": ("{}.div_left({})", ATOM), "copy": ("{}.copy(match_priority={})", ATOM),
@@ -45,14 +59,14 @@ class Place:
 
     Attributes:
         parameter: how a parameter is read here; None if it comes from outside. names: those in use.
-        dim: how a dim without lengths is read. values: by id of a tensor or dim, its text and how tightly it binds.
+        dim: how a dim without lengths is read. values: by id, what is written for a tensor or dim.
         lines: what is written.
     """
 
     parameter: Callable[[Parameter], str | None]
     dim: Callable[[Dim], str]
     names: Names
-    values: dict[int, tuple[str, int]] = field(default_factory=dict)
+    values: dict[int, str] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
     keep: list[object] = field(default_factory=list)
 
@@ -110,7 +124,7 @@ class BodyWriter:
         """The values were used so often; a variable is free if it has no value that something needs."""
         for key, count in used.items():
             self.left[key] -= count
-            name, _ = self.place.values.get(key, ("", 0))
+            name = self.place.values.get(key, "")
             if self.left[key] <= 0 and name in self.holders:
                 self.holders[name].discard(key)
                 if not self.holders[name] and name in self.temporary and name not in self.free:
@@ -127,36 +141,36 @@ class BodyWriter:
 
     # -- values
 
+    def atom(self, x: object) -> str:
+        """An argument so that something can follow it directly."""
+        return atom(self.value(x))
+
     def value(self, x: object) -> str:
         """An argument."""
-        return self.bound(x)[0]
-
-    def bound(self, x: object) -> tuple[str, int]:
-        """An argument, and how tightly it binds."""
         if isinstance(x, Dim):
             return self.dim(x)
         if isinstance(x, Tensor):
             return self.tensor(x)
         text = literal(x)
         if text is not None:
-            return text, 3 if text.startswith("-") else ATOM
+            return Text(text, 3 if text.startswith("-") else ATOM)
         if isinstance(x, list | tuple) and type(x) in (list, tuple):
             entries = ", ".join(map(self.value, x))
-            return (f"[{entries}]" if isinstance(x, list) else f"({entries}{',' * (len(x) == 1)})"), ATOM
+            return f"[{entries}]" if isinstance(x, list) else f"({entries}{',' * (len(x) == 1)})"
         if isinstance(x, State) and all(identifier(str(name)) == name for name in x):
-            return f"rf.State({', '.join(f'{name}={self.value(part)}' for name, part in x.items())})", ATOM
+            return f"rf.State({', '.join(f'{name}={self.value(part)}' for name, part in x.items())})"
         if isinstance(x, dict):
             entries = "{" + ", ".join(f"{self.value(key)}: {self.value(part)}" for key, part in x.items()) + "}"
-            return (f"rf.State({entries})" if isinstance(x, State) else entries), ATOM
+            return f"rf.State({entries})" if isinstance(x, State) else entries
         raise unwritten(self.owner, "an argument is not a plain value", got=type(x).__name__)
 
-    def tensor(self, x: Tensor) -> tuple[str, int]:
+    def tensor(self, x: Tensor) -> str:
         """A tensor: a variable, a parameter, or a small constant."""
         if id(x) in self.place.values:
             return self.place.values[id(x)]
         if isinstance(x, Parameter) and (text := self.place.parameter(x)) is not None:
-            return text, ATOM
-        return self.constant(x), ATOM
+            return text
+        return self.constant(x)
 
     def numbers(self, x: Tensor, dims: Sequence[Dim]) -> str:
         """The numbers of a small tensor that no op gave. dims: the order of its axes."""
@@ -173,22 +187,22 @@ class BodyWriter:
         options += f", feature_dim={self.value(x.feature_dim)}" if x.feature_dim is not None else ""
         return f"rf.convert_to_tensor({numbers}, dims={self.value(list(x.dims))}, dtype={x.dtype!a}{options})"
 
-    def dim(self, dim: Dim) -> tuple[str, int]:
+    def dim(self, dim: Dim) -> str:
         """A dim: one of the data, of a size, computed of others, or a new one."""
         if id(dim) in self.place.values:
             return self.place.values[id(dim)]
         if dim is batch_dim or dim is single_step_dim:
-            return ("rf.batch_dim" if dim is batch_dim else "rf.single_step_dim"), ATOM
+            return "rf.batch_dim" if dim is batch_dim else "rf.single_step_dim"
         if dim.expr is not None:
             return self.computed(dim, self.dim)
         if dim.dimension is not None:
-            return self.place.dim(dim), ATOM
+            return self.place.dim(dim)
         name = self.place.names.new(identifier(dim.name, "axis"))
         self.line(f"{name} = {new_dim(dim)}")
         self.know(dim, name)
         return self.place.values[id(dim)]
 
-    def computed(self, dim: Dim, part: Callable[[Dim], tuple[str, int]]) -> tuple[str, int]:
+    def computed(self, dim: Dim, part: Callable[[Dim], str]) -> str:
         """A dim that is computed of others. part: how one of these is written."""
         assert dim.expr is not None
         op, numbers = dim.expr.op, dim.expr.numbers
@@ -196,16 +210,16 @@ class BodyWriter:
         if op == "sum":
             return sum_of(parts, numbers)
         if op == "product":
-            return " * ".join(text if binds >= 2 else f"({text})" for text, binds in parts), 2
-        operands = [*(atom(*x) for x in parts), *map(str, numbers)]
+            return Text(" * ".join(text if binds(text) >= 2 else f"({text})" for text in parts), 2)
+        operands = [*map(atom, parts), *map(str, numbers)]
         if op not in self.FORMS or len(operands) != 2:
             raise unwritten(self.owner, f"the dim {dim.name!r} is computed in a way that has no form", got=op)
-        form, binds = self.FORMS[op]
-        return form.format(*operands), binds
+        form, tightness = self.FORMS[op]
+        return Text(form.format(*operands), tightness)
 
-    def know(self, x: object, text: str, binds: int = ATOM) -> None:
+    def know(self, x: object, text: str) -> None:
         """From here on, the value is written like this."""
-        self.place.values[id(x)] = text, binds
+        self.place.values[id(x)] = text
         self.place.keep.append(x)
         if text.isidentifier():
             self.holders.setdefault(text, set()).add(id(x))
@@ -236,7 +250,7 @@ class BodyWriter:
         elif call.kind == "set":
             self.assigned(call, self.value(call.args[0]), self.state(call))
         elif call.kind == "get":
-            self.assign(call, self.state(call), ATOM, None)
+            self.assign(call, self.state(call), None)
         elif call.kind == "cell":
             for name, weight in call.weights.items():
                 if not isinstance(weight, Parameter):
@@ -245,15 +259,14 @@ class BodyWriter:
                     for part in parts:
                         owner = attribute(owner, part)
                     self.line(assignment(owner, last, self.value(weight)))
-            self.assign(call, f"self.cell({self.arguments(call)})", ATOM, None)
+            self.assign(call, f"self.cell({self.arguments(call)})", None)
         elif call.kind == "l2":
             self.penalty(call)
         elif call.kind == "raw":
             x = call.result
             about = {"dims": list(x.dims), "sparse_dim": x.sparse_dim, "feature_dim": x.feature_dim}
             options = "".join(f", {name}={self.value(value)}" for name, value in about.items() if value is not None)
-            text = f"rf.convert_to_tensor({atom(*self.bound(call.args[0]))}.raw_tensor{options})"
-            self.assign(call, text, ATOM, None)
+            self.assign(call, f"rf.convert_to_tensor({self.atom(call.args[0])}.raw_tensor{options})", None)
         elif call.name == "choice" and call.kind == "method":
             name = self.loops[id(call.result)] = self.place.names.new("choice")
             self.assigned(call, f"{self.loops[id(call.loop)]}.choice({self.arguments(call)})", name)
@@ -266,10 +279,8 @@ class BodyWriter:
                     self.local.add(id(dim))
         elif call.kind in ("method", "attribute"):
             text = f"{self.loops[id(call.loop)]}.{call.name}"
-            if call.kind == "attribute":
-                self.assign(call, text, ATOM, None)
-                return
-            self.assign(call, text if call.name == "iter_idx" else f"{text}({self.arguments(call)})", ATOM, None)
+            is_read = call.kind == "attribute" or call.name == "iter_idx"
+            self.assign(call, text if is_read else f"{text}({self.arguments(call)})", None)
         elif not gives_back(call):
             self.op(call, following)
 
@@ -278,7 +289,7 @@ class BodyWriter:
         weights, factor = call.args
         name = self.place.names.new("weights")
         self.line(f"{name} = {self.value(weights)}")
-        self.assign(call, f"{self.value(factor)} * sum({self.SQUARES} for weight in {name})", 2, None)
+        self.assign(call, Text(f"{self.value(factor)} * sum({self.SQUARES} for weight in {name})", 2), None)
 
     def assigned(self, call: Call, text: str, target: str) -> None:
         """Writes a line that sets something."""
@@ -301,18 +312,17 @@ class BodyWriter:
         if call.name == "full" and call.kwargs.get("fill_value") == 0 and call.kwargs.get("dtype") == "float32":
             options = {name: x for name, x in call.kwargs.items() if name not in ("dims", "fill_value", "dtype")}
             zeros = replace(call, args=(list(call.kwargs["dims"]),), kwargs=options)
-            self.assign(call, f"rf.zeros({self.arguments(zeros)})", ATOM, following)
+            self.assign(call, f"rf.zeros({self.arguments(zeros)})", following)
             return
         if call.name in OPERATORS and len(call.args) == 2 and not call.kwargs:
-            sign, binds = OPERATORS[call.name]
-            self.assign(call, infix(f"{{}} {sign} {{}}", binds, *map(self.bound, call.args)), binds, following)
+            sign, tightness = OPERATORS[call.name]
+            self.assign(call, infix(f"{{}} {sign} {{}}", tightness, *map(self.value, call.args)), following)
         elif call.name == "neg":
-            self.assign(call, f"-{atom(*self.bound(call.args[0]))}", 3, following)
+            self.assign(call, Text(f"-{self.atom(call.args[0])}", 3), following)
         elif call.name in METHODS:
-            receiver = atom(*self.bound(call.args[0]))
-            self.assign(call, f"{receiver}.{call.name}({self.arguments(call, 1)})", ATOM, following)
+            self.assign(call, f"{self.atom(call.args[0])}.{call.name}({self.arguments(call, 1)})", following)
         elif hasattr(sys.modules["rfnb"], call.name):
-            self.assign(call, f"rf.{call.name}({self.arguments(call)})", ATOM, following)
+            self.assign(call, f"rf.{call.name}({self.arguments(call)})", following)
         else:
             raise unwritten(call.owner, f"the op {call.name!r} is not a public function")
 
@@ -335,18 +345,18 @@ class BodyWriter:
             call.kwargs["in_spatial_dims"], call.windows, call.kwargs["padding"], strict=True
         ):
             fixed = dim.dimension is not None or window[1] == 1
-            sizes = f"{atom(*self.dim(dim))}.get_dim_value(), {', '.join(map(str, window))}"
+            sizes = f"{self.atom(dim)}.get_dim_value(), {', '.join(map(str, window))}"
             parts.append(self.value(zeros) if fixed else f"same_padding({sizes})")
         return f"[{', '.join(parts)}]"
 
     # -- results
 
-    def assign(self, call: Call, text: str, binds: int, following: Call | None) -> None:
+    def assign(self, call: Call, text: str, following: Call | None) -> None:
         """Gives the result a name, or keeps it for the only call that uses it, which follows."""
         result = call.result
         self.release(uses_of([call], ()))
         if isinstance(result, Tensor) and self.fits_inside(call, text, following):
-            self.know(result, text, binds)
+            self.know(result, text)
             return
         parts = result if isinstance(result, list | tuple) else [result]
         targets = [self.target(part) for part in parts]
@@ -414,15 +424,20 @@ def defaults_of(fn: Callable[..., object]) -> dict[str, object]:
     return {p.name: p.default for p in parameters if p.default is not p.empty}
 
 
-def atom(text: str, binds: int) -> str:
+def binds(text: str) -> int:
+    """How tightly an expression binds."""
+    return text.binds if isinstance(text, Text) else ATOM
+
+
+def atom(text: str) -> str:
     """The expression so that something can follow it directly."""
-    return text if binds == ATOM else f"({text})"
+    return text if binds(text) == ATOM else f"({text})"
 
 
-def infix(form: str, binds: int, a: tuple[str, int], b: tuple[str, int]) -> str:
+def infix(form: str, tightness: int, a: str, b: str) -> Text:
     """An operator between two expressions."""
-    left = a[0] if a[1] > binds or (a[1] == binds and binds in (1, 2)) else f"({a[0]})"
-    return form.format(left, b[0] if b[1] > binds else f"({b[0]})")
+    left = a if binds(a) > tightness or (binds(a) == tightness and tightness in (1, 2)) else f"({a})"
+    return Text(form.format(left, b if binds(b) > tightness else f"({b})"), tightness)
 
 
 def gives_back(call: Call) -> bool:
@@ -430,16 +445,16 @@ def gives_back(call: Call) -> bool:
     return isinstance(call.result, Tensor) and any(call.result is x for x in (*call.args, *call.kwargs.values()))
 
 
-def sum_of(parts: Sequence[tuple[str, int]], numbers: Sequence[int]) -> tuple[str, int]:
+def sum_of(parts: Sequence[str], numbers: Sequence[int]) -> Text:
     """A sum of parts times numbers, plus the last number."""
     text = ""
-    for (part, binds), number in zip(parts, numbers, strict=False):
-        part = part if binds > 2 or (abs(number) == 1 and binds > 1) else f"({part})"
+    for part, number in zip(parts, numbers, strict=False):
+        part = part if binds(part) > 2 or (abs(number) == 1 and binds(part) > 1) else f"({part})"
         term = part if abs(number) == 1 else f"{abs(number)} * {part}"
         text += (f" {'-' if number < 0 else '+'} " if text else "-" * (number < 0)) + term
     if end := numbers[-1]:
         text += f" {'-' if end < 0 else '+'} {abs(end)}"
-    return text, 1 if " + " in text or " - " in text else 2
+    return Text(text, 1 if " + " in text or " - " in text else 2)
 
 
 def new_dim(dim: Dim) -> str:

@@ -17,7 +17,7 @@ from rfnb.core.dims.dim import Dim, batch_dim
 from rfnb.core.ground.nested import leaves
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.netdict.code.body import ATOM, OPERATORS, BodyWriter, Place, atom, gives_back, infix, uses_of
+from rfnb.netdict.code.body import OPERATORS, BodyWriter, Place, Text, atom, gives_back, infix, uses_of
 from rfnb.netdict.code.names import identifier
 from rfnb.netdict.code.trace import Call, Unwritten, unwritten
 from rfnb.ops.math import SIGNS
@@ -93,9 +93,9 @@ class TorchBody(BodyWriter):
         self.masks: dict[int, str] = {}  # by id of a dim, the variable with its mask
         self.zero: set[tuple[int, int]] = set()  # by ids, tensors that are 0 in the padding of dims
 
-    def know(self, x: object, text: str, binds: int = ATOM) -> None:
+    def know(self, x: object, text: str) -> None:
         """From here on, the value is written like this."""
-        super().know(x, text, binds)
+        super().know(x, text)
         if isinstance(x, Tensor) and text.isidentifier():
             self.current[text] = x
 
@@ -112,26 +112,22 @@ class TorchBody(BodyWriter):
             dim = same[id(dim)] if id(dim) in same else dim.expr.dims[0]  # type: ignore[union-attr]
         return dim
 
-    def dim(self, dim: Dim) -> tuple[str, int]:
+    def dim(self, dim: Dim) -> str:
         """The size of a dim."""
         if dim.dimension is not None and (dim.expr is None or self.of is None):
-            return self.place.dim(dim), ATOM
+            return self.place.dim(dim)
         if dim.dimension is not None:
             return self.computed(dim, self.dim)
         dim = self.root(dim)
         for name, x in self.current.items():
             for axis, own in enumerate(axes_of(x)):
                 if self.root(own) is dim:
-                    return f"{name}.shape[{axis}]", ATOM
+                    return f"{name}.shape[{axis}]"
         if self.of is not None:
-            return self.ask("size", dim), ATOM
+            return self.ask("size", dim)
         if dim.expr is not None:
             return self.computed(dim, self.dim)
         raise unwritten(self.owner, f"no tensor has the dim {dim.name!r}, whose size it needs")
-
-    def size(self, dim: Dim) -> str:
-        """The size of a dim, as an argument."""
-        return self.dim(dim)[0]
 
     def ask(self, need: str, dim: Dim) -> str:
         """The argument of a method with the lengths or the size of a dim."""
@@ -152,7 +148,7 @@ class TorchBody(BodyWriter):
             return self.ask("lengths", dim)
         if dim.expr is None:
             raise unwritten(self.owner, f"the lengths of {dim.name!r} are not given as a tensor")
-        name = self.shared("lengths", lambda: self.computed(dim, lambda part: self.part_lengths(x, part))[0])
+        name = self.shared("lengths", lambda: self.computed(dim, lambda part: self.lengths(x, part) or self.dim(part)))
         self.give_lengths(dim, name)
         return name
 
@@ -163,17 +159,12 @@ class TorchBody(BodyWriter):
         self.line(f"{variable} = {value}")
         return variable
 
-    def part_lengths(self, x: Tensor, part: Dim) -> tuple[str, int]:
-        """A part of a dim that is computed."""
-        text = self.lengths(x, part)
-        return (text, ATOM) if text is not None else self.dim(part)
-
     def give_lengths(self, dim: Dim, text: str) -> None:
         """From here on, the lengths of a dim are written like this."""
         self.of_dims[id(self.root(dim))] = text
         self.frames.given.add(id(self.root(dim)))
 
-    def computed(self, dim: Dim, part: Callable[[Dim], tuple[str, int]]) -> tuple[str, int]:
+    def computed(self, dim: Dim, part: Callable[[Dim], str]) -> str:
         """A size or lengths computed of those of other dims."""
         assert dim.expr is not None
         return part(dim.expr.dims[0]) if dim.expr.op == "copy" else super().computed(dim, part)
@@ -199,19 +190,11 @@ class TorchBody(BodyWriter):
             return f"{text}.transpose({swapped[0]}, {swapped[1]})"
         return f"{text}.permute({', '.join(map(str, axes))})"
 
-    def atom(self, x: object) -> str:
-        """An argument so that something can follow it directly."""
-        return atom(*self.bound(x))
-
-    def moved_bound(self, x: Tensor, order: Sequence[Dim], bound: tuple[str, int] | None = None) -> tuple[str, int]:
-        """A tensor with its axes in another order. bound: how it is written, if not as usual."""
-        text, binds = bound or self.bound(x)
-        moved = self.permuted(atom(text, binds), axes_of(x), order)
-        return (text, binds) if moved == atom(text, binds) else (moved, ATOM)
-
-    def moved(self, x: Tensor, order: Sequence[Dim]) -> str:
-        """A tensor with its axes in another order, as an argument."""
-        return self.moved_bound(x, order)[0]
+    def moved(self, x: Tensor, order: Sequence[Dim], text: str | None = None) -> str:
+        """A tensor with its axes in another order. text: how it is written, if not as usual."""
+        text = self.value(x) if text is None else text
+        moved = self.permuted(atom(text), axes_of(x), order)
+        return text if moved == atom(text) else moved
 
     def may_have(self, *parameters: object) -> bool:
         """Whether a module of torch may have these parameters: those of this layer, which nothing else uses."""
@@ -221,40 +204,38 @@ class TorchBody(BodyWriter):
         """A tensor that has a dim."""
         return next((x for x in self.current.values() if position(x.dims, dim, None) is not None), None)
 
-    def aligned(
-        self, x: object, dims: Sequence[Dim], *, full: bool = False, bound: tuple[str, int] | None = None
-    ) -> tuple[str, int]:
+    def aligned(self, x: object, dims: Sequence[Dim], *, full: bool = False, text: str | None = None) -> str:
         """An operand whose axes follow dims of the result; axes that it lacks have the size 1.
 
-        full: also those before its first axis. bound: how it is written, if not as usual.
+        full: also those before its first axis. text: how it is written, if not as usual.
         """
-        text, binds = bound or self.bound(x)
+        text = self.value(x) if text is None else text
         if not isinstance(x, Tensor):
-            return text, binds
+            return text
         shared_dims = [dim for dim in dims if position(axes_of(x), dim, None) is not None]
         if len(shared_dims) != len(x.dims):
             raise unwritten(self.owner, "an operand has a dim that the result has not", got=x.describe_dims())
         if not shared_dims and not full:
-            return text, binds
-        moved = self.permuted(atom(text, binds), axes_of(x), shared_dims)
+            return text
+        moved = self.permuted(atom(text), axes_of(x), shared_dims)
         first = 0 if full else next(i for i, dim in enumerate(dims) if dim in shared_dims)
         written = indexed(moved, [":" if dim in shared_dims else "None" for dim in dims[first:]])
-        return (text, binds) if written == atom(text, binds) else (written, ATOM)
+        return text if written == atom(text) else written
 
-    def filled(self, x: Tensor, dims: Sequence[Dim], value: str) -> tuple[str, int]:
+    def filled(self, x: Tensor, dims: Sequence[Dim], value: str) -> str:
         """A tensor with a value in the padding of dims."""
-        text, binds = self.bound(x)
+        text = self.value(x)
         for dim in dims:
             mask = None if value == "0" and (id(x), id(self.root(dim))) in self.zero else self.mask(x, dim)
             if mask:
-                text, binds = f"{atom(text, binds)}.masked_fill(~{mask}, {value})", ATOM
-        return text, binds
+                text = f"{atom(text)}.masked_fill(~{mask}, {value})"
+        return text
 
     def mask_of(self, x: Tensor, dim: Dim) -> str | None:
         """The variable with the mask of a dim of a tensor, [batch, frames]; None if nothing is padding."""
         lengths, root = self.lengths(x, dim), id(self.root(dim))
         if lengths is not None and root not in self.masks:
-            self.masks[root] = self.shared("mask", lambda: f"frame_mask({lengths}, {self.size(dim)})")
+            self.masks[root] = self.shared("mask", lambda: f"frame_mask({lengths}, {self.dim(dim)})")
         return None if lengths is None else self.masks[root]
 
     def mask(self, x: Tensor, dim: Dim) -> str | None:
@@ -286,16 +267,11 @@ class TorchBody(BodyWriter):
         """Writes an op."""
         name, call = call.name, normalized(call)
         if name in UNARY:
-            form = UNARY[name]
-            text, binds = self.bound(call.args[0])
-            if not isinstance(call.args[0], Tensor):
+            form, [x, *_] = UNARY[name], call.args
+            if not isinstance(x, Tensor):
                 raise unwritten(call.owner, f"{name} of a number")
-            self.assign(
-                call,
-                form.format(text if "({})" in form else atom(text, binds)),
-                3 if name == "neg" else ATOM,
-                following,
-            )
+            text = form.format(self.value(x) if "({})" in form else self.atom(x))
+            self.assign(call, Text(text, 3) if name == "neg" else text, following)
         elif name in SAME:
             self.alias(call, call.args[0], following)
         elif name in ("combine", "compare"):
@@ -304,8 +280,7 @@ class TorchBody(BodyWriter):
         elif name in BINARY and len(call.args) == 2:
             self.binary(call, name, *call.args, following)
         elif name.startswith("reduce_") and name != "reduce_out":
-            text, binds = self.reduction(call, name.removeprefix("reduce_"))
-            self.assign(call, text, binds, following)
+            self.assign(call, self.reduction(call, name.removeprefix("reduce_")), following)
         else:
             write = getattr(self, f"op_{name}", None)
             if write is None:
@@ -313,69 +288,67 @@ class TorchBody(BodyWriter):
             named = arguments_of(call)
             written = write(call, **{key: named[key] for key in inspect.signature(write).parameters if key in named})
             if written is not None:
-                text, binds = written if isinstance(written, tuple) else (written, ATOM)
-                self.assign(call, text, binds, following)
+                self.assign(call, written, following)
 
-    def assign(self, call: Call, text: str, binds: int, following: Call | None) -> None:
+    def assign(self, call: Call, text: str, following: Call | None) -> None:
         """Gives the result a name: the tensors of it."""
         tensors = [x for x in leaves(call.result) if isinstance(x, Tensor)]
         result = tensors[0] if not isinstance(call.result, list) and len(tensors) == 1 else call.result
         if isinstance(call.result, tuple) and len(tensors) > 1:
             result = tensors
-        super().assign(replace(call, result=result), text, binds, following)
+        super().assign(replace(call, result=result), text, following)
 
     def alias(self, call: Call, x: Any, following: Call | None) -> None:
         """Writes a call whose result is its argument."""
         result = call.result
         order = [x.dims[position(result.dims, dim)] for dim in axes_of(result)]
-        text, binds = self.moved_bound(x, order)
+        text = self.moved(x, order)
         self.zero |= {(id(result), dim) for of, dim in self.zero if of == id(x)}
         if text.isidentifier() and id(result) not in self.called:
             self.know(result, text)
             self.release(uses_of([call], ()))
         else:
-            self.assign(call, text, binds, following)
+            self.assign(call, text, following)
 
     def binary(self, call: Call, kind: str, a: object, b: object, following: Call | None) -> None:
         """Writes an op of two operands."""
         dims = axes_of(call.result)
         if kind not in BINARY:
             raise unwritten(call.owner, f"the op {kind!r} has no form in torch")
-        form, binds = BINARY[kind], BINDS.get(kind, 0)
-        (x, bind_a), (y, bind_b) = self.aligned(a, dims), self.aligned(b, dims)
+        form, x, y = BINARY[kind], self.aligned(a, dims), self.aligned(b, dims)
         if "(" in form and form.startswith("torch."):
             if not isinstance(a, Tensor) or not isinstance(b, Tensor):
-                number, (tensor, bind) = (x, (y, bind_b)) if not isinstance(a, Tensor) else (y, (x, bind_a))
+                number, tensor = (x, y) if not isinstance(a, Tensor) else (y, x)
                 bound = {"maximum": "min", "minimum": "max"}.get(kind)
                 if bound is None:
                     raise unwritten(call.owner, f"{kind} of a number")
-                self.assign(call, f"{atom(tensor, bind)}.clamp({bound}={number})", ATOM, following)
+                self.assign(call, f"{atom(tensor)}.clamp({bound}={number})", following)
                 return
-            self.assign(call, form.format(x, y), ATOM, following)
+            self.assign(call, form.format(x, y), following)
             return
-        self.assign(call, infix(form, binds, (x, bind_a), (y, bind_b)), binds, following)
+        self.assign(call, infix(form, BINDS.get(kind, 0), x, y), following)
 
-    def reduction(self, call: Call, mode: str) -> tuple[str, int]:
+    def reduction(self, call: Call, mode: str) -> str:
         """A reduction over the valid frames."""
         x, dims = call.args[0], dims_of(call.kwargs["axis"])
         axes = [position(axes_of(x), dim) for dim in dims]
         if call.kwargs.get("distributed") or mode not in FILL:
             raise unwritten(call.owner, f"the reduction {call.name!r} has no form in torch")
         if not axes:
-            return self.bound(x)
+            return self.value(x)
         masked_dims = dims if call.kwargs["use_mask"] else []
         fill = FILL[mode]
         if "int" in x.dtype and "float" in fill:
             fill = f"torch.iinfo(torch.{x.dtype}).{'max' if 'inf' in fill and '-' not in fill else 'min'}"
-        text = atom(*self.filled(x, masked_dims, fill))
+        text = atom(self.filled(x, masked_dims, fill))
         listed = ", ".join(map(str, axes)) if len(axes) == 1 else f"({', '.join(map(str, axes))})"
         masked = [dim for dim in masked_dims if self.lengths(x, dim) is not None]
         listed = "" if len(axes) == len(x.dims) and mode in ("sum", "mean") else listed
         if mode in ("argmax", "argmin", "any", "all") and len(axes) != 1:
             raise unwritten(call.owner, f"{call.name} over several axes")
         if mode == "mean" and masked:
-            return f"{text}.sum({listed}) / {self.count(x, dims, axes_of(call.result))}", 2
-        return f"{text}.{REDUCE.get(mode, mode)}({listed})", ATOM
+            return Text(f"{text}.sum({listed}) / {self.count(x, dims, axes_of(call.result))}", 2)
+        return f"{text}.{REDUCE.get(mode, mode)}({listed})"
 
     def count(self, x: Tensor, dims: Sequence[Dim], left: Sequence[Dim]) -> str:
         """The number of valid entries along dims, at least 1."""
@@ -387,7 +360,7 @@ class TorchBody(BodyWriter):
             elif own_lengths is not None:
                 raise unwritten(self.owner, "a mean over two axes of different lengths")
             elif not (dim.is_batch_dim() and any(self.lengths(x, other) for other in dims)):
-                factors.append(self.size(dim))
+                factors.append(self.dim(dim))
         assert lengths is not None
         text = f"{lengths}.sum()" if any(dim.is_batch_dim() for dim in dims) else f"{lengths}.clamp(min=1)"
         if batch_dim in left:
@@ -540,8 +513,8 @@ class TorchLoops(TorchBody):
         if ends:
             of.lengths, of.ended = map(self.place.names.new, ("lengths", "ended"))
             for name, dtype in ((of.lengths, "int64"), (of.ended, "bool")):
-                self.line(f"{name} = torch.zeros({self.size(batch_dim)}, dtype=torch.{dtype}{self.device()})")
-        size = str(of.most) if ends else self.size(of.axis)
+                self.line(f"{name} = torch.zeros({self.dim(batch_dim)}, dtype=torch.{dtype}{self.device()})")
+        size = str(of.most) if ends else self.dim(of.axis)
         of.step, of.start, of.indent = self.place.names.new("t"), len(self.place.lines), self.indent
         of.before = dict(self.current)
         self.line(f"for {of.step} in range({size}):")
@@ -598,8 +571,7 @@ class TorchLoops(TorchBody):
             if new.dimension is None and self.root(new) is not self.root(old) and new.expr is None:
                 self.frames.same[id(new)] = old
         places = [x.dims[result.dims.index(dim)] for dim in axes_of(result)]
-        text, binds = self.moved_bound(x, places)
-        self.assign(call, text, binds, following)
+        self.assign(call, self.moved(x, places), following)
 
     def loop_unstack(self, call: Call, following: Call | None) -> None:
         """The frame of this step."""
@@ -608,7 +580,7 @@ class TorchLoops(TorchBody):
         place = position(axes_of(x), axis)
         other_axes = [dim for dim in axes_of(x) if dim is not axis]
         text = self.permuted(f"{self.atom(x)}[{':, ' * place}{of.step}]", other_axes, axes_of(call.result))
-        self.assign(call, text, ATOM, following)
+        self.assign(call, text, following)
 
     def loop_stack(self, call: Call, following: Call | None) -> None:
         """Adds a frame to a result."""
@@ -629,7 +601,7 @@ class TorchLoops(TorchBody):
 
     def loop_iter_idx(self, call: Call, following: Call | None) -> None:
         """The position."""
-        self.assign(call, f"torch.tensor({self.fors[id(call.loop)].step}{self.device()})", ATOM, following)
+        self.assign(call, f"torch.tensor({self.fors[id(call.loop)].step}{self.device()})", following)
 
     # -- states
 
@@ -663,7 +635,7 @@ class TorchLoops(TorchBody):
         for part, x in parts_of(call.result, Tensor):
             name, initial = of.states[call.name, part]
             self.know(x, self.permuted(name, of.axes_of_state(call, x, initial), axes_of(x)))
-            if self.place.values[id(x)][0] != name:
+            if self.place.values[id(x)] != name:
                 self.current.pop(name, None)
 
     def valid(self, of: For, x: Tensor) -> str | None:

@@ -85,7 +85,7 @@ class TorchClass(LayerClass):
         """The size of a dim in the constructor."""
         body = TorchOps(Place(self.parameter, self.dim, Names()), Counter(), {}, Frames())
         body.of = self
-        return body.size(dim)
+        return body.dim(dim)
 
     def module_of(self, x: object) -> tuple[str, tuple[int, ...] | None, tuple[int, ...] | None] | None:
         """Where a module of torch has a parameter: its path in the layer, the order of axes and of gates."""
@@ -241,7 +241,7 @@ class TorchWriter(ModuleWriter):
         axes = [(x, own) for x in tensors if isinstance(x, Tensor) for own in x.dims]
         for (need, _), (dim, name) in body.asked.items():
             if need == "size":
-                yield name, writer.size(dim)
+                yield name, writer.dim(dim)
                 continue
             lengths = writer.of_dims.get(id(writer.root(dim)))
             holder = next(((x, own) for x, own in axes if body.root(own) is dim), None)

@@ -9,7 +9,7 @@ from typing import Any
 from rfnb.backend.base.conv import spreads
 from rfnb.core.dims.dim import Dim, batch_dim, single_step_dim
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.netdict.code.body import ATOM, atom, uses_of
+from rfnb.netdict.code.body import Text, atom, uses_of
 from rfnb.netdict.code.names import literal
 from rfnb.netdict.code.torch_body import REDUCE, Axes, Layout, TorchLoops, axes_of, dims_of, last, one_or_all, position
 from rfnb.netdict.code.trace import Call, unwritten
@@ -26,7 +26,7 @@ class TorchOps(TorchLoops):
 
     def op_linear(
         self, call: Call, source: Tensor, weight: Tensor, bias: Tensor | None, in_dim: Dim, out_dim: Dim
-    ) -> tuple[str, int] | str:
+    ) -> str:
         """A product with a matrix."""
         x = source
         if len(weight.dims) != 2:
@@ -45,34 +45,31 @@ class TorchOps(TorchLoops):
             sizes = f"{self.of.size(in_dim)}, {self.of.size(out_dim)}{'' if addend else ', bias=False'}"
             module = self.of.module("linear", f"nn.Linear({sizes})", layout)
             return self.permuted(f"{module}({self.moved(x, [*order, in_dim])})", dims, result)
-        text = f"{atom(*self.moved_bound(x, [*order, in_dim]))} @ {matrix}{addend}"
+        text = f"{atom(self.moved(x, [*order, in_dim]))} @ {matrix}{addend}"
         if dims == [*result]:
-            return text, 1 if addend else 2
+            return Text(text, 1 if addend else 2)
         return self.permuted(f"({text})", dims, result)
 
-    def op_matmul(
-        self, call: Call, a: Tensor, b: Tensor, reduce: Dim | Sequence[Dim], use_mask: bool
-    ) -> tuple[str, int] | str:
+    def op_matmul(self, call: Call, a: Tensor, b: Tensor, reduce: Dim | Sequence[Dim], use_mask: bool) -> str:
         """A sum of products."""
         over = dims_of(reduce)
         is_zero = any((id(x), id(self.root(dim))) in self.zero for x in (a, b) for dim in over)
-        text_a, bind_a = self.filled(a, over, "0") if use_mask and not is_zero else self.bound(a)
-        text_b, bind_b = self.bound(b)
+        first = self.filled(a, over, "0") if use_mask and not is_zero else self.value(a)
         letters: dict[int, str] = {}
         for dim in (*axes_of(a), *axes_of(b)):
             letters.setdefault(id(dim), chr(ord("a") + len(letters)))
         outer_dims = [dim for dim in axes_of(a) if dim not in over]
         matrix = axes_of(a) == (*outer_dims, *over) and axes_of(b) == (*over, *axes_of(b)[-1:]) and len(b.dims) == 2
         if matrix and axes_of(call.result) == (*outer_dims, axes_of(b)[1]) and axes_of(b)[1] not in outer_dims:
-            return f"{atom(text_a, bind_a)} @ {atom(text_b, bind_b)}", 2
+            return Text(f"{atom(first)} @ {self.atom(b)}", 2)
         if len({*a.dims}) < len(a.dims) or len({*b.dims}) < len(b.dims) or a.dtype != b.dtype:
             raise unwritten(call.owner, "a product of tensors with an axis twice, or of different types")
         left, right, out = ("".join(letters[id(dim)] for dim in axes_of(x)) for x in (a, b, call.result))
-        return f'torch.einsum("{left},{right}->{out}", {text_a}, {text_b})'
+        return f'torch.einsum("{left},{right}->{out}", {first}, {self.value(b)})'
 
     def op_softmax(self, call: Call, a: Tensor, axis: Dim, use_mask: bool) -> str:
         """Softmax over the valid frames."""
-        text, _ = self.filled(a, [axis] if use_mask else [], 'float("-inf")')
+        text = self.filled(a, [axis] if use_mask else [], 'float("-inf")')
         if use_mask and call.name == "softmax" and self.lengths(a, axis):
             self.zero.add((id(call.result), id(self.root(axis))))
         return f"torch.{call.name}({text}, {last(position(axes_of(a), axis), a)})"
@@ -96,18 +93,18 @@ class TorchOps(TorchLoops):
         clip = self.clip(call, x, axis, index) if clip_to_valid else ""
         if not any(dim in other_dims for dim in axes_of(index)):
             text = f"{self.atom(index)}{clip}" if clip or not index.dims else self.value(index)
-            moved = atom(*self.moved_bound(x, [axis, *other_dims]))
+            moved = atom(self.moved(x, [axis, *other_dims]))
             return self.permuted(f"{moved}[{text}]", [*axes_of(index), *other_dims], dims)
-        entries, _ = self.aligned(x, [*dims, axis], full=True)
-        bound = self.bound(index) if not clip else (f"{self.atom(index)}{clip}", ATOM)
-        positions = atom(*self.aligned(index, [*dims, axis], full=True, bound=bound))
+        entries = self.aligned(x, [*dims, axis], full=True)
+        text = f"{self.atom(index)}{clip}" if clip else self.value(index)
+        positions = atom(self.aligned(index, [*dims, axis], full=True, text=text))
         return f"torch.take_along_dim({entries}, {positions}.long(), -1)[..., 0]"
 
     def clip(self, call: Call, x: Tensor, axis: Dim, index: Tensor) -> str:
         """The calls that move indices to the first or the last frame."""
         lengths = self.lengths(x, axis)
         if lengths is None:
-            return f".clamp(0, {self.size(axis)} - 1)"
+            return f".clamp(0, {self.dim(axis)} - 1)"
         if axes_of(index)[:1] != (batch_dim,):
             raise unwritten(call.owner, "indices that are clipped, without an axis of sequences")
         index_axes = f"[:{', None' * (len(index.dims) - 1)}]" if len(index.dims) > 1 else ""
@@ -123,10 +120,10 @@ class TorchOps(TorchLoops):
             other_dims = [own for own in axes_of(x) if own is not dim]  # of two equal dims, the other one
             order = [dim if i == axis else next((own for own in other_dims if original(own) is original(other)), other)
                      for i, other in enumerate(axes_of(result))]  # fmt: skip
-            text, binds = self.aligned(x, order, full=True)
+            text = self.aligned(x, order, full=True)
             if len(x.dims) < len(order):
-                sizes = ["-1" if other in axes_of(x) else self.size(other) for other in order]
-                text = f"{atom(text, binds)}.expand({', '.join(sizes)})"
+                sizes = ["-1" if other in axes_of(x) else self.dim(other) for other in order]
+                text = f"{atom(text)}.expand({', '.join(sizes)})"
             parts.append(text)
         if any(ragged[:-1]) and handle_dynamic_dims is not False:
             if len(parts) != 2 or axes_of(result)[:2] != (batch_dim, call.result[1]):
@@ -136,7 +133,7 @@ class TorchOps(TorchLoops):
 
     def op_split(self, call: Call, source: Tensor, axis: Dim, out_dims: Sequence[Dim | int]) -> str:
         """Parts of an axis."""
-        sizes = [self.size(dim) if isinstance(dim, Dim) else str(dim) for dim in out_dims]
+        sizes = [self.dim(dim) if isinstance(dim, Dim) else str(dim) for dim in out_dims]
         place, text = last(position(axes_of(source), axis), source), self.atom(source)
         if len(set(sizes)) == 1:
             return f"{text}.chunk({len(sizes)}, {place})"
@@ -153,7 +150,7 @@ class TorchOps(TorchLoops):
     def op_split_dims(self, call: Call, source: Tensor, axis: Dim, dims: Sequence[Dim], pad_value: float | None) -> str:
         """An axis as several."""
         x, place, text = source, position(axes_of(source), axis), self.atom(source)
-        sizes = [self.size(dim) if dim.dimension is not None else "-1" for dim in dims]
+        sizes = [self.dim(dim) if dim.dimension is not None else "-1" for dim in dims]
         if sizes.count("-1") > 1 or (axis.dimension is None and dims[0].dimension is not None):
             raise unwritten(call.owner, "an axis of frames is split in a way without a form")
         if axis.dimension is None:
@@ -164,8 +161,8 @@ class TorchOps(TorchLoops):
                 self.line(f"{name} = -(-{lengths} // {span if len(sizes) == 2 else f'({span})'})")
                 self.give_lengths(dims[0], name)
             value = literal(pad_value or 0)
-            text, _ = self.filled(x, [axis], str(value))
-            text = padded(text, x, place, "0", f"-{self.size(axis)} % ({span})", f", value={value}")
+            text = self.filled(x, [axis], str(value))
+            text = padded(text, x, place, "0", f"-{self.dim(axis)} % ({span})", f", value={value}")
         new_order = [*axes_of(x)[:place], *dims, *axes_of(x)[place + 1 :]]
         return self.permuted(f"{text}.unflatten({place}, ({', '.join(sizes)}))", new_order, axes_of(call.result))
 
@@ -176,16 +173,14 @@ class TorchOps(TorchLoops):
         x, old, new = source, in_dim, out_dim
         place = position(axes_of(x), old, None)
         if place is not None and (allow_expand or allow_shrink) and old.dimension is None:
-            return padded(self.filled(x, [old], "0")[0], x, place, "0", f"{self.size(new)} - {self.size(old)}")
+            return padded(self.filled(x, [old], "0"), x, place, "0", f"{self.dim(new)} - {self.dim(old)}")
         has_lengths = new.dimension is not None or new.expr is not None or id(new) in self.frames.given
         if not has_lengths and self.root(new) is not self.root(old):
             self.frames.same[id(new)] = old
         self.alias(call, x, None)
         return None
 
-    def op_copy_masked(
-        self, call: Call, x: Tensor, mask_value: Tensor | float, dims: Sequence[Dim] | None
-    ) -> tuple[str, int]:
+    def op_copy_masked(self, call: Call, x: Tensor, mask_value: Tensor | float, dims: Sequence[Dim] | None) -> str:
         """A value in padding."""
         if isinstance(mask_value, Tensor) and mask_value.dims:
             raise unwritten(call.owner, "padding gets values with axes")
@@ -203,7 +198,7 @@ class TorchOps(TorchLoops):
     def op_full(self, call: Call, fill_value: object) -> str:
         """A constant."""
         result, value = call.result, fill_value
-        sizes = ", ".join(map(self.size, axes_of(result))) + "," * (len(axes_of(result)) == 1)
+        sizes = ", ".join(map(self.dim, axes_of(result))) + "," * (len(axes_of(result)) == 1)
         usual = result.dtype == "float32" and (value == 0 or isinstance(value, float))
         options = f"{'' if usual else f', dtype=torch.{result.dtype}'}{self.device()}"
         if value == 0 and not isinstance(value, bool | Tensor):
@@ -218,7 +213,7 @@ class TorchOps(TorchLoops):
             raise unwritten(call.owner, "random numbers of a kind that torch lacks", got=kind)
         if self.open:
             raise unwritten(call.owner, "random numbers in a loop are others in torch")
-        sizes = ", ".join(map(self.size, axes_of(result)))
+        sizes = ", ".join(map(self.dim, axes_of(result)))
         shape = f"({sizes}{',' * (len(result.dims) == 1)})"
         if "int" in result.dtype:
             dtype = f", dtype=torch.{result.dtype}" if result.dtype != "int64" else ""
@@ -231,13 +226,13 @@ class TorchOps(TorchLoops):
     def op_range_over_dim(self, call: Call, dim: Dim) -> str:
         """0, 1, 2, …"""
         dtype = f", dtype=torch.{call.result.dtype}" if call.result.dtype != "int64" else ""
-        return f"torch.arange({self.size(dim)}{dtype}{self.device()})"
+        return f"torch.arange({self.dim(dim)}{dtype}{self.device()})"
 
     def op_get_size_tensor(self, call: Call, x: Dim) -> str:
         """The lengths of a dim, or its size."""
         dim, root = x, self.root(x)
         if not call.result.dims:
-            return f"torch.tensor({self.size(dim)}{self.device()})"
+            return f"torch.tensor({self.dim(dim)}{self.device()})"
         if id(root) in self.of_dims:
             return self.of_dims[id(root)]
         if self.of is not None:
@@ -250,7 +245,7 @@ class TorchOps(TorchLoops):
 
     def op_where(self, call: Call, cond: object, true_: object, false_: object) -> str:
         """One of two values."""
-        return f"torch.where({', '.join(self.aligned(x, axes_of(call.result))[0] for x in (cond, true_, false_))})"
+        return f"torch.where({', '.join(self.aligned(x, axes_of(call.result)) for x in (cond, true_, false_))})"
 
     def op_clip_by_value(self, call: Call, x: Tensor, clip_value_min: object, clip_value_max: object) -> str:
         """Entries between two bounds."""
@@ -262,12 +257,12 @@ class TorchOps(TorchLoops):
 
     def op_expand_dim(self, call: Call, source: Tensor) -> str:
         """One more axis."""
-        text, binds = self.aligned(source, axes_of(call.result), full=True)
+        text = self.aligned(source, axes_of(call.result), full=True)
         new = next(dim for dim in axes_of(call.result) if dim not in axes_of(source))
         if new.dimension == 1:
             return text
-        sizes = [self.size(dim) if dim is new else "-1" for dim in axes_of(call.result)]
-        return f"{atom(text, binds)}.expand({', '.join(sizes)})"
+        sizes = [self.dim(dim) if dim is new else "-1" for dim in axes_of(call.result)]
+        return f"{atom(text)}.expand({', '.join(sizes)})"
 
     def op_squeeze(self, call: Call, source: Tensor, axis: Dim) -> str:
         """One axis less."""
@@ -279,20 +274,19 @@ class TorchOps(TorchLoops):
         other_dims = [other for other in axes_of(result) if other is not dim]
         if any(set(axes_of(x)) != set(other_dims) for x in sources):
             raise unwritten(call.owner, "tensors with different axes are stacked")
-        parts = ", ".join(self.aligned(x, other_dims)[0] for x in sources)
+        parts = ", ".join(self.aligned(x, other_dims) for x in sources)
         return f"torch.stack([{parts}], {position(axes_of(result), dim)})"
 
     def op_dropout(self, call: Call, source: Tensor, drop_prob: float, axis: Dim | Sequence[Dim] | bool | None) -> str:
         """Entries that are 0 in training."""
         dims = axes_of(source) if axis is None or isinstance(axis, bool) else dims_of(axis)
-        text, binds = self.bound(source)
         if len(dims) == len(source.dims):
-            return f"F.dropout({text}, {literal(drop_prob)}, self.training)"
-        sizes = [self.size(dim) if dim in dims else "1" for dim in axes_of(source)]
+            return f"F.dropout({self.value(source)}, {literal(drop_prob)}, self.training)"
+        sizes = [self.dim(dim) if dim in dims else "1" for dim in axes_of(source)]
         while sizes[0] == "1" and len(sizes) > 1:
             sizes.pop(0)
         ones = f"torch.ones({', '.join(sizes)}{self.device()})"
-        return f"{atom(text, binds)} * F.dropout({ones}, {literal(drop_prob)}, self.training)"
+        return Text(f"{self.atom(source)} * F.dropout({ones}, {literal(drop_prob)}, self.training)", 2)
 
     def op_reverse_sequence(self, call: Call, tensor: Tensor, axis: Dim, handle_dynamic_dims: bool) -> str:
         """Frames from the last to the first."""
@@ -315,7 +309,7 @@ class TorchOps(TorchLoops):
             module = self.of.module("norm", f"nn.LayerNorm({self.of.size(axis)}, eps={literal(eps)})", layout)
             return self.permuted(f"{module}({moved})", order, result)
         args = ", ".join("None" if p is None else self.value(p) for p in (scale, bias))
-        return self.permuted(f"F.layer_norm({moved}, ({self.size(axis)},), {args}, {literal(eps)})", order, result)
+        return self.permuted(f"F.layer_norm({moved}, ({self.dim(axis)},), {args}, {literal(eps)})", order, result)
 
     def op_moments(self, call: Call, x: Tensor, axis: Axes, use_mask: bool, correction: int, distributed: bool) -> str:
         """Mean and variance over the valid frames."""
@@ -369,9 +363,9 @@ class TorchOps(TorchLoops):
         if not isinstance(zeros, list | tuple) or not all(isinstance(pair, tuple) for pair in zeros):
             raise unwritten(call.owner, "a padding without a form", got=repr(zeros))
         batch_axes = [dim for dim in axes_of(x) if dim not in spatial and dim is not feature]
-        text, binds = self.filled(x, spatial, "0") if kwargs["use_mask"] is not False else self.bound(x)
+        text = self.filled(x, spatial, "0") if kwargs["use_mask"] is not False else self.value(x)
         order = [*batch_axes, *([feature] if feature is not None else []), *spatial]
-        moved, _ = self.moved_bound(x, order, (text, binds))
+        moved = self.moved(x, order, text)
         sizes = [dim.dimension for dim in kwargs["filter_size"]] if feature is not None else [*kwargs["pool_size"]]
         strides = [*(kwargs["strides"] or [1] * count)]
         dilations = [*(kwargs["dilation_rate"] or [1] * count)]
@@ -403,8 +397,8 @@ class TorchOps(TorchLoops):
         )
         sizes = [dim.get_dim_value() for dim in kwargs["filter_size"]]
         batch_axes = [dim for dim in axes_of(x) if dim not in axes and dim is not feature]
-        text, binds = self.filled(x, axes, "0") if kwargs["use_mask"] is not False else self.bound(x)
-        moved, _ = self.moved_bound(x, [*batch_axes, feature, *axes], (text, binds))
+        text = self.filled(x, axes, "0") if kwargs["use_mask"] is not False else self.value(x)
+        moved = self.moved(x, [*batch_axes, feature, *axes], text)
         spread = spreads(
             call.name, sizes, *(kwargs[n] for n in ("strides", "padding", "remove_padding", "output_padding"))
         )
@@ -434,7 +428,7 @@ class TorchOps(TorchLoops):
         windows = call.windows or [(0, 1, 0)] * len(spatial)
         return [
             f"({a}, {b})" if dim.dimension is not None or window[1] == 1 or not call.windows
-            else f"same_padding({self.size(dim)}, {', '.join(map(str, window))})"
+            else f"same_padding({self.dim(dim)}, {', '.join(map(str, window))})"
             for dim, window, (a, b) in zip(spatial, windows, call.kwargs["padding"], strict=True)
         ]  # fmt: skip
 
@@ -479,7 +473,7 @@ class TorchOps(TorchLoops):
             options += ", count_include_pad=False" if padding else ""
         flat = max(len(rest) - 2, 0)
         flattened = f".flatten(0, {flat})" if flat else ""
-        unflattened = f".unflatten(0, ({', '.join(map(self.size, rest[: flat + 1]))}))" if flat else ""
+        unflattened = f".unflatten(0, ({', '.join(map(self.dim, rest[: flat + 1]))}))" if flat else ""
         text = f"F.{mode}_pool{count}d({moved}{flattened}{options}){unflattened}"
         if mode == "avg" and moved.startswith("F.pad("):
             inner, zeros = moved[6:].rsplit(", (", 1)
@@ -497,7 +491,7 @@ class TorchOps(TorchLoops):
             raise unwritten(call.owner, "a padding that is not a constant")
         if any(not isinstance(n, int) for pair in padding for n in pair):
             raise unwritten(call.owner, "a padding of a size that is computed")
-        text, _ = self.filled(source, axes, str(literal(value or 0)))
+        text = self.filled(source, axes, str(literal(value or 0)))
         pairs = {id(dim): pair for dim, pair in zip(axes, padding, strict=True)}
         listed = [", ".join(map(str, pairs.get(id(dim), (0, 0)))) for dim in reversed(axes_of(source))]
         while listed[-1] == "0, 0":
@@ -514,7 +508,7 @@ class TorchOps(TorchLoops):
         if (step or 1) < 0:
             raise unwritten(call.owner, "a slice backwards")
         if size is not None and end is None:
-            end = f"{start or 0} + {self.size(size)}" if isinstance(size, Dim) else (start or 0) + size
+            end = f"{start or 0} + {self.dim(size)}" if isinstance(size, Dim) else (start or 0) + size
         ragged = self.lengths(x, axis) is not None
         if ragged and (start or 0) < 0:
             raise unwritten(call.owner, "a slice from the end of each sequence")
@@ -542,7 +536,7 @@ class TorchOps(TorchLoops):
         x, (result, out) = tensor, call.result
         if axes_of(mask) != (batch_dim, *dims) or axes_of(x)[:2] != (batch_dim, *dims) or self.of is not None:
             raise unwritten(call.owner, "frames are chosen over other axes than sequences and frames")
-        text = f"select_frames({self.value(x)}, {self.filled(mask, dims, 'False')[0]})"
+        text = f"select_frames({self.value(x)}, {self.filled(mask, dims, 'False')})"
         lengths = self.place.names.new("lengths")
         self.release(uses_of([call], ()))
         self.line(f"{self.target(result)}, {lengths} = {text}")
@@ -566,7 +560,7 @@ class TorchOps(TorchLoops):
         x = self.with_dim(dim)
         if x is None or axes_of(call.result) != (batch_dim, dim):
             raise unwritten(call.owner, "a mask of more than sequences and frames")
-        return f"frame_mask({self.lengths(x, dim)}, {self.size(dim)})"
+        return f"frame_mask({self.lengths(x, dim)}, {self.dim(dim)})"
 
     def op_cross_entropy(self, call: Call, estimated: Tensor, target: Tensor, axis: Dim, estimated_type: str) -> str:
         """The cross entropy of labels."""
@@ -582,13 +576,13 @@ class TorchOps(TorchLoops):
         x, axis, window, out, kwargs = source, spatial_dim, window_dim, call.result[1], call.kwargs
         width, left, right = window.get_dim_value(), kwargs["window_left"], kwargs["window_right"]
         value = literal(kwargs["pad_value"] or 0)
-        text, binds = self.bound(x) if kwargs["use_mask"] is False else self.filled(x, [axis], str(value))
+        text = self.value(x) if kwargs["use_mask"] is False else self.filled(x, [axis], str(value))
         place = position(axes_of(x), axis)
         if kwargs["padding"] == "same":
             left = (width - 1 - right if right is not None else (width - 1) // 2) if left is None else left
-            text, binds = padded(text, x, place, left, width - 1 - left, f", value={value}"), ATOM
+            text = padded(text, x, place, left, width - 1 - left, f", value={value}")
         order = [*(out if dim is axis else dim for dim in axes_of(x)), window]
-        text = f"{atom(text, binds)}.unfold({place}, {width}, {kwargs['stride']})"
+        text = f"{atom(text)}.unfold({place}, {width}, {kwargs['stride']})"
         return self.permuted(text, order, axes_of(call.result[0]))
 
     def op_shift_right(self, call: Call, source: Tensor, axis: Dim, pad_value: Tensor | float, amount: int) -> str:
@@ -597,16 +591,16 @@ class TorchOps(TorchLoops):
         cut = f"{':, ' * place}{amount}:" if left else f"{':, ' * place}:-{amount}"
         if not isinstance(value, Tensor):
             number = str(literal(value))
-            text = f"{atom(*self.filled(x, [axis], number)) if left else self.atom(x)}[{cut}]"
+            text = f"{atom(self.filled(x, [axis], number)) if left else self.atom(x)}[{cut}]"
             ends = (0, amount) if left else (amount, 0)
             return padded(text, x, place, *ends, "" if value == 0 else f", value={number}")
         if left:
             raise unwritten(call.owner, "frames are moved to the start, and a tensor comes after them")
         order = [amount if dim is axis else dim for dim in axes_of(x)]
-        sizes = [str(dim) if isinstance(dim, int) else "-1" if dim in value.dims else self.size(dim) for dim in order]
-        head, binds = self.aligned(value, axes_of(x), full=True)
+        sizes = [str(dim) if isinstance(dim, int) else "-1" if dim in value.dims else self.dim(dim) for dim in order]
+        head = self.aligned(value, axes_of(x), full=True)
         if sizes != ["1" if dim is axis else "-1" for dim in axes_of(x)]:
-            head, binds = f"{atom(head, binds)}.expand({', '.join(sizes)})", ATOM
+            head = f"{atom(head)}.expand({', '.join(sizes)})"
         return f"torch.cat([{head}, {self.atom(x)}[{cut}]], {place})"
 
     op_shift_left = op_shift_right
@@ -615,7 +609,7 @@ class TorchOps(TorchLoops):
         """One more frame."""
         dims = [axis if dim is call.result[1] else dim for dim in axes_of(call.result[0])]
         frames = self.moved(prev_accum, dims)
-        return f"torch.cat([{frames}, {self.aligned(source, dims, full=True)[0]}], {dims.index(axis)})"
+        return f"torch.cat([{frames}, {self.aligned(source, dims, full=True)}], {dims.index(axis)})"
 
     def op_cumsum(self, call: Call, source: Tensor, spatial_dim: Dim) -> str:
         """Sums of all frames so far."""
@@ -646,7 +640,7 @@ class TorchOps(TorchLoops):
         text = self.atom(x)
         dims = [*axes_of(x), *([in_dim] if x.sparse_dim is in_dim else [])]
         if x.sparse_dim is in_dim:
-            text = f"F.one_hot({text}.long(), {self.size(in_dim)}).float()"
+            text = f"F.one_hot({text}.long(), {self.dim(in_dim)}).float()"
         batch_axes = [dim for dim in dims if dim not in (axis, in_dim)]
         back = [*batch_axes, *([] if step else [axis]), out_dim]
         moved = self.permuted(text, dims, [*back[:-1], in_dim])
@@ -674,10 +668,10 @@ class TorchOps(TorchLoops):
         """The argument for the first state; none for zeros."""
         texts = []
         for x in () if state is None else (state["h"], state["c"]):
-            text, binds = self.aligned(x, [batch, out_dim], full=True)
+            text = self.aligned(x, [batch, out_dim], full=True)
             if len(x.dims) < 2:
-                text, binds = f"{atom(text, binds)}.expand({self.size(batch)}, {self.size(out_dim)})", ATOM
-            texts.append(text if step else f"{atom(text, binds)}[None].contiguous()")
+                text = f"{atom(text)}.expand({self.dim(batch)}, {self.dim(out_dim)})"
+            texts.append(text if step else f"{atom(text)}[None].contiguous()")
         return f", ({', '.join(texts)})" if texts else ""
 
 
