@@ -62,7 +62,7 @@ class NetworkDims:
 
     def feature(self, size: int | Dim, taken: Iterable[Dim] = ()) -> Dim:
         """The dim of features of this size; a copy of it where an axis has it already. A Dim stays itself."""
-        return self.of(size) if isinstance(size, Dim) else self._nth(self._features, size, "feature", taken)
+        return self._nth(self._features, size, "feature", taken)
 
     def labels(self, dim: Dim) -> Dim:
         """Makes a dim with a vocab the first one of its size, so that scores of labels have it; returns the dim."""
@@ -73,11 +73,11 @@ class NetworkDims:
 
     def static(self, size: int | Dim, taken: Iterable[Dim] = ()) -> Dim:
         """The dim of another axis of this size, which is none of `taken`."""
-        return self.of(size) if isinstance(size, Dim) else self._nth(self._static, size, "static", taken)
+        return self._nth(self._static, size, "static", taken)
 
     def time(self, size: int | Dim, taken: Iterable[Dim] = ()) -> Dim:
         """The dim of frames of this fixed size, which is none of `taken`."""
-        return mark_time(self.of(size) if isinstance(size, Dim) else self._nth(self._times, size, "time", taken))
+        return mark_time(self._nth(self._times, size, "time", taken))
 
     def axis(self, size: int | Dim, taken: Iterable[Dim] = (), *, feature: bool) -> Dim:
         """The dim of features, or of another axis, of this size."""
@@ -152,7 +152,9 @@ class NetworkDims:
         names = [dim.name, *self._names.get(dim, ()), *(name for part in parts for name in self.names_of(part))]
         return list(dict.fromkeys(names))
 
-    def _nth(self, pool: dict[int, list[Dim]], size: int, name: str, taken: Iterable[Dim]) -> Dim:
+    def _nth(self, pool: dict[int, list[Dim]], size: int | Dim, name: str, taken: Iterable[Dim]) -> Dim:
+        if isinstance(size, Dim):
+            return self.of(size)
         dims, taken = pool.setdefault(size, []), set(taken)
         for dim in dims:
             if dim not in taken:
@@ -211,6 +213,11 @@ def without(x: Tensor, *dims: Dim | None) -> list[Dim]:
 def with_last(order: Sequence[Dim], *last: Dim | None) -> list[Dim]:
     """An order of dims in which those of `last` that it has come last."""
     return [*(dim for dim in order if dim not in last), *(dim for dim in last if dim is not None and dim in order)]
+
+
+def ragged(dims: Iterable[Dim]) -> list[Dim]:
+    """The dims of frames in which sequences may differ in their lengths."""
+    return [dim for dim in dims if dim.is_dynamic() and not dim.is_batch_dim()]
 
 
 def time_of(template: Tensor) -> Dim | None:
@@ -308,6 +315,13 @@ def renamed(x: Tensor, pairs: Sequence[tuple[Dim, Dim | None]]) -> Tensor:
     for old, new in pairs:
         x = squeeze(x, old) if new is None else replace_dim(x, in_dim=old, out_dim=new)[0]
     return set_feature_dim(x, feature) if pairs and feature in x.sig.index else x
+
+
+def with_features(x: Tensor, dim: Dim | None) -> Tensor:
+    """The tensor with this dim for its features, if it has some."""
+    if x.feature_dim is None or x.feature_dim is dim or dim is None:
+        return x
+    return replace_dim(x, in_dim=x.feature_dim, out_dim=dim)[0]
 
 
 NOTHING = Dim(0, name="none")

@@ -18,6 +18,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.backends import backend_of_raw, selected
 from rfnb.core.ground.defaults import set_default_device_ctx
 from rfnb.core.ground.text import did_you_mean
+from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
@@ -50,7 +51,6 @@ class NetNode:
         template: its value without numbers; of a value in a loop, that of one step.
         sources, inputs: paths of nodes; inputs by the names of options. loss_inputs: what the loss takes, so too.
         prepared: templates of what the layer gets from its sources, once somebody asked for its first state.
-        unused: sources in the net dict that the value does not depend on: the scores of a choice without a search.
         kind: "part" is a further output of a layer. In a loop: "frame" is the frame of the step, "previous" the value
             of a layer in the step before, "step" the number of the step.
         of: the path of that layer, or of what the frame is of.
@@ -77,7 +77,6 @@ class NetNode:
     left: bool = False
     guessed: bool = False
     first: Any = None
-    unused: tuple[str, ...] = ()
     prepared: tuple[Tensor, ...] | None = None
 
     @property
@@ -108,6 +107,14 @@ def stepping(node: NetNode) -> SteppingLayer:
     return node.layer
 
 
+def prepared_of(node: NetNode, nodes: Mapping[str, NetNode]) -> tuple[Tensor, ...]:
+    """Templates of what a layer with a state gets from its sources."""
+    if node.prepared is None:
+        with get_run_ctx().train_flag_ctx(False), on_meta():
+            node.prepared = stepping(node).prepared(*(nodes[path].template for path in node.sources))
+    return node.prepared
+
+
 def run_node(node: NetNode, values: MutableMapping[str, Tensor]) -> None:
     """Computes the output of a layer outside of loops, and its further outputs."""
     layer, value = node.layer, values.__getitem__
@@ -121,10 +128,8 @@ def run_node(node: NetNode, values: MutableMapping[str, Tensor]) -> None:
 def take_parts(node: NetNode, values: MutableMapping[str, Tensor]) -> None:
     """Moves the further outputs of a layer to the values."""
     assert node.layer is not None
-    if node.layer.last.parts:
-        for part, x in node.layer.last.parts.items():
-            values[f"{node.path}/{part}"] = x
-        node.layer.last.parts = {}
+    values.update({f"{node.path}/{part}": x for part, x in node.layer.last.parts.items()})
+    node.layer.last.parts = {}
 
 
 def every_node(nodes: Mapping[str, NetNode]) -> dict[str, NetNode]:
@@ -163,9 +168,8 @@ def value_of(path: str, nodes: Mapping[str, NetNode]) -> Tensor:
         missing = list(dict.fromkeys(need for need in (*node.sources, *node.inputs.values()) if need not in values))
         if missing:
             todo += missing
-            continue
-        inputs = {name: values[source] for name, source in node.inputs.items()}
-        values[todo.pop()] = node.layer(*(values[source] for source in node.sources), **inputs)
+        else:
+            run_node(nodes[todo.pop()], values)
     return values[path]
 
 
@@ -187,8 +191,8 @@ def variable_scope(scope: Scope, name: str, given: str | None) -> str:
 
 def is_trainable(scope: Scope) -> bool:
     """Whether no layer around the net says that its parameters are not trained."""
-    nets = [net for net in scope.chain if net.parent is not None]
-    return all(net.options_of_subnet().get("trainable") is not False for net in nets)
+    around = (net.options_of_subnet() for net in scope.chain if net.parent is not None)
+    return all(described.get("trainable") is not False for described in around)
 
 
 def _given(described: Mapping[str, object], option: str) -> bool:
@@ -263,27 +267,34 @@ def named_layers(scope: Scope, name: str) -> list[tuple[Scope, str]]:
         described = cls.rewritten(described)
     except Exception:  # which the construction of the layer raises too
         return []
-    names: dict[str, Any] = {f"from {layer}": layer for layer in names_of_sources(described, None)}
-    for option, declared in cls.options.items() if not cls.traits.recurrent else ():
-        if declared.kind in ("layer", "layers"):
-            words = declared.types if declared.kind == "layers" else ()
-            _options.without_layers(described.get(option), words, option, names)
-    names |= {f"parameters {layer}": layer for layer in reused_layers(described.get("reuse_params"))}
+    names: list[Any] = names_of_sources(described, None)
+    if not cls.traits.recurrent:
+        names += [name for _, name in layers_in_options(cls, described)]
+    names += reused_layers(described.get("reuse_params"))
     target = described.get("target")
     if isinstance(target, str) and (target.startswith("layer:") or target in scope.layers):
-        names["target"] = target.removeprefix("layer:")
+        names.append(target.removeprefix("layer:"))
     sides = [side for option in cls.traits.units if isinstance(side := described.get(option), Mapping)]
-    names |= {f"inside {layer}": layer.removeprefix("base:") for side in sides for layer in names_of_operands(side)}
-    return places_of(scope, names.values())
+    names += [layer.removeprefix("base:") for side in sides for layer in names_of_operands(side)]
+    return places_of(scope, names)
+
+
+def layers_in_options(cls: type[Layer], described: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """Pairs of an option and the layer that it names."""
+    for option, declared in cls.options.items():
+        value, names = described.get(option), dict[str, str]()
+        if declared.kind == "layers" or (declared.kind == "layer" and isinstance(value, str)):
+            _options.without_layers(value, declared.types, option, names)
+            yield from ((option, name) for name in names.values())
 
 
 def known_options(cls: type[Layer], described: Mapping[str, object]) -> dict[str, Any]:
     """The options that a net dict gives. Raises NetworkError for one that is unknown, missing, or of another kind."""
-    values = {name: value for name, value in described.items() if name not in ("class", "from")}
-    for name in list(values):
-        if str(name).startswith("#") or (name in IGNORED and name not in cls.options):
-            del values[name]
-        elif name not in cls.options:
+    values = {}
+    for name, value in described.items():
+        if name in cls.options:
+            values[name] = value
+        elif name not in ("class", "from", *IGNORED) and not str(name).startswith("#"):
             expected = ", ".join(name for name in cls.options if name not in COMMON) or "the common options"
             hint = did_you_mean(name, cls.options)
             raise NetworkError(f"unknown option {name!r}", expected=expected, hint=hint)

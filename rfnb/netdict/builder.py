@@ -23,6 +23,7 @@ from rfnb.errors import (
 from rfnb.netdict import options as _options
 from rfnb.netdict.axes import declared_order, renamed
 from rfnb.netdict.build import (
+    OPTIONS,
     NetNode,
     NetworkVariables,
     check_call,
@@ -56,7 +57,7 @@ from rfnb.netdict.layer_call import (
 from rfnb.netdict.loops.build import Loops
 from rfnb.netdict.loops.net import RecNet
 from rfnb.netdict.losses import loss_by_name
-from rfnb.netdict.resolve import EXTRA, STEP, Scope, in_circle, names_of_sources, sources_of
+from rfnb.netdict.resolve import EXTRA, STEP, Scope, in_circle, names_of_sources, registered_in, sources_of
 from rfnb.netdict.spec import LayerSpec
 from rfnb.netdict.versions import holds
 from rfnb.nn.module.module import Module
@@ -102,7 +103,7 @@ def layers_in_loops(described: object, *, inside: bool = False) -> int:
         if not isinstance(layer, Mapping):
             continue
         count += inside
-        for key in ("unit", "subnetwork", "true_layer", "false_layer"):
+        for key in OPTIONS:
             net = layer.get(key)
             if isinstance(net, Mapping):
                 one_layer = isinstance(net.get("class"), str)
@@ -134,10 +135,7 @@ class Builder:
     def construct(self, net_dict: Mapping[str, object], names: Iterable[str]) -> None:
         """Constructs these layers, all that they need, and the outputs and losses in subnetworks that are used."""
         self._add(net_dict)
-        for name, described in net_dict.items():
-            key = described.get("register_as_extern_data") if isinstance(described, Mapping) else None
-            if isinstance(key, str):
-                self.registered[key] = name
+        self.registered |= registered_in(net_dict)
         for data in self.extern.data.values():  # dims that layers name have sizes, whatever is constructed first
             template_of(data)
         with deep_calls(layers_in_loops(self.scope.layers)):
@@ -166,7 +164,7 @@ class Builder:
 
     def _construct_ends(self) -> None:
         constructed: set[str] = set()
-        while pending := [scope for scope in self._all_subs() if scope.path not in constructed]:
+        while pending := [scope for scope in self.scope.inside if scope.path not in constructed]:
             for scope in pending:
                 constructed.add(scope.path)
                 assert scope.parent is not None
@@ -199,12 +197,6 @@ class Builder:
                 needs = [*sources_of(scope, name), *named_layers(scope, name)]
                 todo.extend((*reference, False) for reference in reversed(needs))
 
-    def _all_subs(self) -> list[Scope]:
-        return [sub for scope in (self.scope, *self.scope.extras.values()) for sub in self._subs(scope)]
-
-    def _subs(self, scope: Scope) -> list[Scope]:
-        return [scope_inside for sub in scope.subs.values() for scope_inside in (sub, *self._subs(sub))]
-
     def find(self, scope: Scope, reference: str, needed_by: str = "") -> str:
         """The path of the layer or data that a reference means, which is constructed if it is not yet.
 
@@ -228,6 +220,16 @@ class Builder:
             return f"{path}/{part}"
         key = name.partition(":")[2]
         return self.loops.frame(where, key) if where.recurrent else self.data(where, key, needed_by)
+
+    def previous(self, scope: Scope, reference: str, path: str, loop: RecNet | None, needed_by: str = "") -> str:
+        """Makes a value of the step before known under a path. Returns the path of its layer."""
+        self.stack.append("prev:")
+        try:
+            of = self.find(scope, reference, needed_by)
+        finally:
+            self.stack.pop()
+        self.nodes[path] = NetNode(path, None, self.nodes[of].template, kind="previous", of=of, loop=loop)
+        return of
 
     def seen(self, path: str, scope: Scope) -> Tensor:
         """The template of a value as a layer of a net gets it: that of one step, or that of a whole sequence."""
@@ -408,7 +410,7 @@ class Builder:
             normalized = BatchNormCall.of(layer, node.template, options)
         del layer.site
         if not layer.takes_sources:
-            node.sources, node.unused = (), node.sources
+            node.sources = ()
             layer.decide(renamed=())
         layer.decide(changes=changes if changes else None, normalized=normalized)
         for part, x in layer.last.parts.items():

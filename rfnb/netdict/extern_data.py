@@ -20,7 +20,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import TensorDict
 from rfnb.core.vocab import Vocab
 from rfnb.errors import DataNotFound, DimError, NetworkError
-from rfnb.netdict.axes import NetworkDims
+from rfnb.netdict.axes import NetworkDims, ragged
 from rfnb.netdict.options import REQUIRED, Option, checked
 from rfnb.netdict.resolve import entry_of
 from rfnb.ops.collate import BatchEntry, Collate
@@ -76,7 +76,7 @@ class DataKey:
         at = next((i for i, dim in enumerate(self.dims) if dim.is_batch_dim()), None)
         if at and np.ndim(array) == len(self.dims):
             return self._with_batch_at(at, array, lengths)
-        dynamic = [i for i, dim in enumerate(self.dims) if dim.is_dynamic() and not dim.is_batch_dim()]
+        dynamic = [self.dims.index(dim) for dim in ragged(self.dims)]
         if lengths is not None and not isinstance(lengths, Mapping):
             lengths = dict.fromkeys(dynamic[:1], lengths)
         shape = tuple(np.shape(array)) if not hasattr(array, "shape") else tuple(array.shape)
@@ -351,10 +351,15 @@ def _as_dict(key: str, described: object) -> dict[str, object]:
     if isinstance(described, list | tuple) and len(described) == 2:
         size, axes = described
         _check(key, "the number of axes", axes, Positive, optional=False)
-        if axes == 1:
-            return {"dim": size, "sparse": True}
-        return {"dim": size, "shape": (None,) * (axes - 1) + (size,)} if axes > 2 else {"dim": size}
+        return data_of_size(size, axes)
     raise NetworkError(f"extern_data {key!r} is not described", got=repr(described)[:60], expected='{"dim": …}')
+
+
+def data_of_size(size: object, axes: int) -> dict[str, object]:
+    """The description of data by the number of labels or features, and that of axes beside the batch."""
+    if axes == 1:
+        return {"dim": size, "sparse": True}
+    return {"dim": size, "shape": (None,) * (axes - 1) + (size,)} if axes > 2 else {"dim": size}
 
 
 def _check(key: str, name: str, value: object, *kinds: object, optional: bool = True) -> None:

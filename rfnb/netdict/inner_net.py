@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
@@ -18,6 +17,7 @@ from rfnb.netdict.build import (
     every_node,
     is_trainable,
     on_meta,
+    prepared_of,
     run_node,
     stepping,
     take_parts,
@@ -26,7 +26,7 @@ from rfnb.netdict.build import (
 from rfnb.netdict.builder import Builder
 from rfnb.netdict.layer import SteppingLayer
 from rfnb.netdict.loops.build import NUMBERS
-from rfnb.netdict.loops.net import RecNet, filled
+from rfnb.netdict.loops.net import RecNet, filled, grown_in, mapped
 from rfnb.netdict.loops.order import order_of
 from rfnb.netdict.loops.run import RecRun
 from rfnb.netdict.resolve import Scope, texts_in
@@ -185,10 +185,8 @@ class InnerNet(Module):
 
     def _first_state_of(self, node: NetNode, given: Mapping[str, Tensor | None]) -> State:
         keys = {path: key for key, path in self.inputs.items()}
-        with get_run_ctx().train_flag_ctx(False), on_meta():
-            prepared = stepping(node).prepared(*(self.nodes[path].template for path in node.sources))
         values = {option: given.get(keys.get(path, "")) for option, path in node.inputs.items()}
-        return stepping(node).first_state(*prepared, **values)
+        return stepping(node).first_state(*prepared_of(node, self.nodes), **values)
 
     def first_output(
         self, given: Mapping[str, Tensor | None], node: NetNode | None = None, first: object = None
@@ -281,7 +279,7 @@ class InnerBuilder(Builder):
         """Whether the output of a layer in a loop has an axis that grows from step to step."""
         if self.masked_loop is None or self.masked_loop is not self.loop:
             return False
-        grown = {dim for member in self.nodes.values() if member.state is not None for dim in _grown_in(member.state)}
+        grown = {dim for member in self.nodes.values() if member.state is not None for dim in grown_in(member.state)}
         layers = [member.layer for member in self.nodes.values() if isinstance(member.layer, SteppingLayer)]
         grown.update(layer.so_far for layer in layers if layer.so_far is not None)
         return not grown.isdisjoint(node.template.dims)
@@ -329,7 +327,10 @@ class InnerBuilder(Builder):
             return super().find(scope, reference, needed_by)
         previous = f"prev:{self.scope.path.removeprefix(where.path)}"
         if name.startswith(previous):
-            return self._previous(name.removeprefix(previous))
+            name = name.removeprefix(previous)
+            path = f"{self.scope.path}prev:{name}"
+            self.previous(self.scope, name, path, self.loop)
+            return path
         path = self.outer.find(where, frame + name, needed_by)
         if path not in self.nodes:
             with on_meta():
@@ -351,33 +352,15 @@ class InnerBuilder(Builder):
         """The module of a net; that of the unit belongs to the outer layer."""
         return self.root if scope is self.scope else super().module(scope)
 
-    def _previous(self, name: str) -> str:
-        """The path of what a layer of the unit had in the last step in which the unit was computed."""
-        path = f"{self.scope.path}prev:{name}"
-        self.stack.append("prev:")
-        try:
-            of = super().find(self.scope, name)
-        finally:
-            self.stack.pop()
-        self.nodes[path] = NetNode(path, None, self.nodes[of].template, kind="previous", of=of, loop=self.loop)
-        return path
-
 
 def chosen(mask: Tensor, new: Any, old: Any) -> Any:
     """A state, or a tensor, with the new values where the mask is true; along axes that grow, all that is new.
 
     Frames along such an axis are counted, so that one that the mask leaves out is replaced by the next one.
     """
-    if isinstance(new, Tensor):
+
+    def one(new: Tensor, old: Tensor) -> Tensor:
         x = where(mask, new, old, allow_broadcast_all_sources=True)
         return set_feature_dim(set_sparse_dim(x, new.sparse_dim), new.feature_dim)
-    if isinstance(new, dict):
-        grown = _grown_in(new)
-        names = {name for name, part in new.items() if isinstance(part, Tensor) and not grown.isdisjoint(part.dims)}
-        return type(new)({name: part if name in names else chosen(mask, part, old[name]) for name, part in new.items()})
-    return new
 
-
-def _grown_in(state: Mapping[str, object]) -> set[Dim]:
-    """The axes in a state, which grow from step to step."""
-    return {part for part in state.values() if isinstance(part, Dim)}
+    return mapped(one, new, old, grown=False)

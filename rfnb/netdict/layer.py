@@ -376,7 +376,7 @@ class SteppingLayer(Layer):
             return None
 
 
-class ChoosingLayer(Layer, in_search=True):
+class ChoosingLayer(Layer):
     """A layer that has another output in a step of a search."""
 
     def choose(self, steps: StepsOfSearch, *sources: Any, **inputs: Any) -> Tensor:

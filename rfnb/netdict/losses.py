@@ -13,7 +13,7 @@ import numpy as np
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
-from rfnb.netdict.axes import time_of, with_dim
+from rfnb.netdict.axes import time_of, with_dim, with_features
 from rfnb.netdict.resolve import entry_of
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import range_over_dim
@@ -36,7 +36,7 @@ from rfnb.ops.math import (
     where,
 )
 from rfnb.ops.reduce import Reduction, log_softmax, reduce_argmax, reduce_logsumexp, reduce_mean, reduce_sum
-from rfnb.ops.shape import replace_dim, set_sparse_dim
+from rfnb.ops.shape import set_sparse_dim
 from rfnb.ops.slice import slice as slice_
 from rfnb.search.frames import ctc_beam
 
@@ -48,7 +48,7 @@ LOSSES: dict[str, type[LayerLoss]] = {}
 
 
 class LayerLoss:
-    """Base of the losses of layers. The options of `loss_opts` are its attributes.
+    """Base of the losses of layers. opts: the options of `loss_opts`, with the defaults.
 
     layer: whose loss it is. inputs: the outputs of the layers that the options in `layers` name, by option.
 
@@ -63,6 +63,7 @@ class LayerLoss:
     by_frame: ClassVar[bool] = True  # whether the target has the length of the output
     more_labels: ClassVar[int] = 0  # how many outputs there are beside the labels of the target
     own: ClassVar[dict[str, object]] = {}
+    without_effect: ClassVar[str] = ""  # further options, which change nothing here
     shared: ClassVar[dict[str, object]] = {
         "scale": 1.0,
         "use_flatten_frames": True,
@@ -76,7 +77,7 @@ class LayerLoss:
         LOSSES[loss] = cls
 
     def __init__(self, **given: object):
-        options = {**self.shared, **self.own}
+        options = {**self.shared, **self.own, **dict.fromkeys(self.without_effect.split())}
         for name in given:
             entry_of(options, name, f"loss_opts: unknown option {name!r}")
         self.opts: dict[str, Any] = {**options, **given}
@@ -90,7 +91,7 @@ class LayerLoss:
         if not self.has_error:
             return None
         axis = feature(output)
-        labels = target if target.sparse_dim is not None else reduce_argmax(as_axis(target, axis), axis=axis)
+        labels = target if target.sparse_dim is not None else reduce_argmax(with_features(target, axis), axis=axis)
         best, correct = (_plain(x) for x in (reduce_argmax(output, axis=axis), labels))
         return cast(not_equal(best, correct), "float32")
 
@@ -111,18 +112,15 @@ class CrossEntropy(LayerLoss, loss="ce"):
         "label_smoothing": 0.0,
         "label_smoothing_gaussian": False,
         "focal_loss_factor": 0.0,
-        "safe_log_opts": None,
-        "debug_dump": False,
-        "use_fused": True,
-        "fake_upper_bound": None,
     }
+    without_effect = "safe_log_opts debug_dump use_fused fake_upper_bound"
 
     def value(self, output: Tensor, logits: Tensor | None, target: Tensor, *, train: bool) -> Tensor:
         """The loss of each frame or sequence."""
         axis, smoothing = feature(output), self.opts["label_smoothing"]
         log_p = log_of(output, logits)
         if target.sparse_dim is None:
-            return -reduce_sum(as_axis(target, axis) * log_p, axis=axis)
+            return -reduce_sum(with_features(target, axis) * log_p, axis=axis)
         labels = set_sparse_dim(target, axis)
         log_p_target = gather(log_p, indices=labels, axis=axis)
         value = self._smoothed(log_p, log_p_target, labels, axis, smoothing, logits) if smoothing else -log_p_target
@@ -158,7 +156,7 @@ class BinaryCrossEntropy(LayerLoss, loss="bin_ce"):
         """The loss of each frame or sequence."""
         axis = feature(output)
         weight = 1.0 if self.opts["pos_weight"] is None else self.opts["pos_weight"]
-        targets = as_axis(cast(target, output.dtype), axis)
+        targets = with_features(cast(target, output.dtype), axis)
         softplus = log1p(exp(-abs_(output))) + relu(-output)  # of −output
         loss = (1.0 - targets) * output + (1.0 + (weight - 1.0) * targets) * softplus
         return reduce_mean(loss, axis=axis)
@@ -166,7 +164,7 @@ class BinaryCrossEntropy(LayerLoss, loss="bin_ce"):
     def error(self, output: Tensor, logits: Tensor | None, target: Tensor, *, train: bool) -> Tensor:
         """The error of each frame or sequence."""
         axis = feature(output)
-        wrong = not_equal(output > 0.0, as_axis(target, axis) > 0.5)
+        wrong = not_equal(output > 0.0, with_features(target, axis) > 0.5)
         return reduce_mean(cast(wrong, output.dtype), axis=axis)
 
 
@@ -179,7 +177,7 @@ class MeanSquaredError(LayerLoss, loss="mse"):
     def value(self, output: Tensor, logits: Tensor | None, target: Tensor, *, train: bool) -> Tensor:
         """The loss of each frame or sequence."""
         axis = feature(output)
-        return self.reduced(self.measure(output - as_axis(target, axis)), axis=axis)
+        return self.reduced(self.measure(output - with_features(target, axis)), axis=axis)
 
 
 class AbsoluteError(MeanSquaredError, loss="l1"):
@@ -215,14 +213,13 @@ class Ctc(LayerLoss, loss="ctc"):
     by_frame = False
     more_labels = 1
     own: ClassVar[dict[str, object]] = {
-        "target_collapse_repeated": False,
         "auto_clip_target_len": False,
         "output_in_log_space": False,
         "beam_width": None,
         "ctc_opts": None,
-        "use_native": False,
         "use_viterbi": False,
     }
+    without_effect = "use_native target_collapse_repeated"
 
     def value(self, output: Tensor, logits: Tensor | None, target: Tensor, *, train: bool) -> Tensor:
         """The loss of each frame or sequence."""
@@ -313,13 +310,6 @@ def feature(output: Tensor) -> Dim:
 def log_of(output: Tensor, logits: Tensor | None) -> Tensor:
     """The logarithm of an output, from what went into its softmax if that is known."""
     return log(maximum(output, 1e-20)) if logits is None else log_softmax(logits, axis=feature(output))
-
-
-def as_axis(target: Tensor, axis: Dim) -> Tensor:
-    """A dense target whose features have the dim of the output."""
-    if target.feature_dim is None or target.feature_dim is axis:
-        return target
-    return replace_dim(target, in_dim=target.feature_dim, out_dim=axis)[0]
 
 
 def on_frames_of(target: Tensor, output: Tensor) -> Tensor:

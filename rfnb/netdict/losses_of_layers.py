@@ -11,8 +11,10 @@ from rfnb.core.advice.similar_dims import is_beam
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
+from rfnb.netdict.axes import with_features
 from rfnb.netdict.layer import Layer
-from rfnb.netdict.losses import LayerLoss, as_axis, feature, log_of, loss_by_name, on_frames_of
+from rfnb.netdict.losses import LayerLoss, feature, log_of, loss_by_name, on_frames_of
+from rfnb.netdict.resolve import required
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import range_over_dim, zeros
 from rfnb.ops.grad import stop_gradient
@@ -126,7 +128,7 @@ class ViaLayer(LayerLoss, loss="via_layer"):
     def value(self, output: Tensor, logits: Tensor | None, target: object, *, train: bool) -> Tensor:
         """The loss of each frame or sequence."""
         axis, direct = feature(output), bool(self.opts["loss_wrt_to_act_in"])
-        signals = [as_axis(stop_gradient(self.inputs[name]), axis) for name in self.layers if name in self.inputs]
+        signals = [with_features(stop_gradient(self.inputs[name]), axis) for name in self.layers if name in self.inputs]
         if len(signals) != 1:
             expected = '"loss_opts": {"align_layer": "…"}, or error_signal_layer'
             raise NetworkError("via_layer takes one of two layers", got=f"{len(signals)} layers", expected=expected)
@@ -187,9 +189,8 @@ class ExpectedLoss(LayerLoss, loss="expected_loss"):
         loss = loss_by_name(described["class"], {key: entry for key, entry in described.items() if key != "class"})
         loss.layer, loss.inputs = self.layer, self.inputs
         target = on_frames_of(target, output) if loss.by_frame else target
-        x = (loss.value if kind == "value" else loss.error)(output, logits, target, train=train)
-        if x is None:
-            raise NetworkError(f"expected_loss: the loss {described['class']!r} has no {kind}")
+        given = (loss.value if kind == "value" else loss.error)(output, logits, target, train=train)
+        x = required(given, f"expected_loss: the loss {described['class']!r} has no {kind}")
         frames = [dim for dim in x.dims if not (dim.is_batch_dim() or is_beam(dim))]
         return reduce_sum(x, axis=frames) if frames else x
 

@@ -487,8 +487,7 @@ class Network(Interface):
         ('b', ['a', 'b'])
         """
         if get_layer is not None or add_layer is not None:
-            fault = "construct_layer: get_layer and add_layer are for the graphs of TensorFlow"
-            raise NetworkError(fault, hint='"from" in the net dict says which layer is meant')
+            raise _of_graphs("construct_layer: get_layer and add_layer are")
         check_net(net_dict)
         path = self._builder.construct_one(net_dict, name)
         self._put_in_order()
@@ -504,8 +503,7 @@ class Network(Interface):
         Raises LayerNotFound, DataNotFound, NetworkConstructionDependencyLoopException, or another NetworkError.
         """
         if get_layer is not None:
-            fault = "construct_from_dict: get_layer is for the graphs of TensorFlow"
-            raise NetworkError(fault, hint='"from" in the net dict says which layer is meant')
+            raise _of_graphs("construct_from_dict: get_layer is")
         if not isinstance(net_dict, Mapping):
             fault = "construct_from_dict: this is not a net dict"
             raise NetworkError(fault, got=type(net_dict).__name__, expected='{"output": {"class": …}}')
@@ -790,6 +788,11 @@ def _check_values(node: NetNode | RecNet, values: Mapping[str, Tensor], *keys: o
             key = name.removeprefix("data:")
             hint = f'net.forward({{"{key}": (array, lengths), …}})'
             raise DataNotFound(f"layer {node.path!r}: the batch has no {key!r}", hint=hint) from None
+
+
+def _of_graphs(given: str) -> NetworkError:
+    hint = '"from" in the net dict says which layer is meant'
+    return NetworkError(f"{given} for the graphs of TensorFlow", hint=hint)
 
 
 def _nothing_to_search() -> NetworkError:

@@ -36,13 +36,14 @@ def class_name(described: object) -> str:
     return name if isinstance(name, str) else ""
 
 
-def inner_net(described: object) -> object:
-    """The net dict inside of a layer, whose layers are "name/layer" outside; None if it is not a layer of this kind."""
-    if not isinstance(described, Mapping):
-        return None
-    if class_name(described) == "rec":
-        return described["unit"] if isinstance(described.get("unit"), Mapping) else None
-    return described.get("subnetwork") if class_name(described) == "subnetwork" else None
+NET_OPTIONS = {"rec": "unit", "subnetwork": "subnetwork"}
+"""By class, the option that has the net dict inside of a layer."""
+
+
+def inner_net(described: object) -> Mapping[str, Any] | None:
+    """The net dict inside of a layer, whose layers are "name/layer" outside; None if it has none."""
+    net = described.get(NET_OPTIONS.get(class_name(described))) if isinstance(described, Mapping) else None
+    return net if isinstance(net, Mapping) else None
 
 
 def layers_inside(described: Mapping[str, object]) -> list[object]:
@@ -110,6 +111,12 @@ class Scope:
         return self.chain[-1]
 
     @property
+    def inside(self) -> list[Scope]:
+        """The nets inside of this one that were asked for, and those of additional nets."""
+        subs = [sub for net in (self, *self.extras.values()) for sub in net.subs.values()]
+        return [net for sub in subs for net in (sub, *sub.inside)]
+
+    @property
     def search(self) -> bool:
         """Whether choices search; in an additional net, whether its prefix says so."""
         return self.root.searches
@@ -127,9 +134,10 @@ class Scope:
         """The net inside of the subnetwork with this name."""
         if name not in self.subs:
             inner = inner_net(self.layers[name])
-            if not isinstance(inner, Mapping):
+            if inner is None:
                 fault = f"{self.path}{name}: the option subnetwork is not a net dict"
-                raise NetworkError(fault, got=type(inner).__name__, expected='"subnetwork": {…}')
+                got = type(self.layers[name].get("subnetwork")).__name__
+                raise NetworkError(fault, got=got, expected='"subnetwork": {…}')
             self.subs[name] = Scope(inner, f"{self.path}{name}/", self, name)
         return self.subs[name]
 
@@ -211,6 +219,18 @@ class Scope:
         return LayerNotFound(f"{needed_by}: {fault}" if needed_by else fault, got=reference, expected=listed, hint=hint)
 
 
+def registered_in(net_dict: Mapping[str, object]) -> dict[str, str]:
+    """By data key, the layer that registers its output there."""
+    layers = {name: described for name, described in net_dict.items() if isinstance(described, Mapping)}
+    keys = {name: described.get("register_as_extern_data") for name, described in layers.items()}
+    return {key: name for name, key in keys.items() if isinstance(key, str)}
+
+
+def first_target(target: object) -> Any:
+    """The target that a layer names, or the first one if it names several."""
+    return target[0] if isinstance(target, list | tuple) and target else target
+
+
 def names_of_sources(described: Mapping[str, Any], default: str | None) -> list[str]:
     """The names under `from`, without "none"."""
     sources = described.get("from", default)
@@ -282,10 +302,15 @@ def reached(start: Iterable[Value], neighbours: Callable[[Value], Iterable[Value
     return visited
 
 
+def values_in(described: object) -> Iterator[object]:
+    """All values in a net dict, whatever they are nested in."""
+    if isinstance(described, Mapping | list | tuple):
+        for entry in described.values() if isinstance(described, Mapping) else described:
+            yield from values_in(entry)
+    else:
+        yield described
+
+
 def texts_in(described: object) -> Iterator[str]:
     """All texts in a net dict, such as names of layers."""
-    if isinstance(described, str):
-        yield described
-    elif isinstance(described, Mapping | list | tuple):
-        for entry in described.values() if isinstance(described, Mapping) else described:
-            yield from texts_in(entry)
+    return (value for value in values_in(described) if isinstance(value, str))

@@ -29,7 +29,6 @@ class Traits:
         sourceless: whether the layer has no sources unless `from` is given.
         cell_scope: stands before the names of the variables of a cell.
         recurrent: whether the layer has a net of its own that is one step of a loop.
-        in_search: whether a step of a search calls `choose` instead of `compute`.
         by_place: whether the values that leave a search are those by place in the beam, not those of hypotheses.
         can_leave: whether a loop may compute the layer for all frames together, outside of it.
         state_has_output: whether the state contains the output, so that the one before the first step is known.
@@ -42,7 +41,6 @@ class Traits:
     sourceless: bool = False
     cell_scope: str = ""
     recurrent: bool = False
-    in_search: bool = False
     by_place: bool = False
     can_leave: bool = True
     state_has_output: bool = False

@@ -17,7 +17,7 @@ from rfnb.netdict.code.diff import layers_by_path, option_changes
 from rfnb.netdict.config.read import Config
 from rfnb.netdict.config.values import EpochValue, Unknown
 from rfnb.netdict.network import Network, network_of
-from rfnb.netdict.resolve import names_of_sources, reached, texts_in
+from rfnb.netdict.resolve import names_of_sources, reached, texts_in, values_in
 from rfnb.netdict.weights import common_part
 
 LAST = 10_000
@@ -154,7 +154,7 @@ def _by_epoch(config: Config) -> Iterator[tuple[int, Mapping[str, Any]]]:
     else:
         epochs = []
     final = config.raw_network(LAST)
-    varies = any(_has_epochs(net) for net in (final, *(net for net, _ in steps)))
+    varies = any(isinstance(value, EpochValue) for value in values_in([final, *(net for net, _ in steps)]))
     last = max(len(epochs) + 1, *(_epochs(count) if varies else [1]))
     for epoch in range(1, last + 1):
         yield epoch, epochs[epoch - 1] if epoch <= len(epochs) else final
@@ -163,13 +163,6 @@ def _by_epoch(config: Config) -> Iterator[tuple[int, Mapping[str, Any]]]:
 def _epochs(count: object) -> range:
     """The epochs of a training."""
     return range(1, (count if isinstance(count, int) and 0 < count <= LAST else 200) + 1)
-
-
-def _has_epochs(given: object) -> bool:
-    """Whether a value of the epoch is in a net dict."""
-    if isinstance(given, Mapping | list | tuple):
-        return any(map(_has_epochs, given.values() if isinstance(given, Mapping) else given))
-    return isinstance(given, EpochValue)
 
 
 def _setting(config: Config, name: str) -> Any:

@@ -171,10 +171,8 @@ def is_source(p: inspect.Parameter) -> bool:
 def option_of(p: inspect.Parameter) -> Option:
     """The option for a parameter of a function or constructor."""
     default = REQUIRED if p.default is p.empty else p.default
-    if p.annotation is Dim:
-        option: Option = axis(default)
-    else:
-        option = value(default, *(kind for kind in PLAIN if kind is p.annotation))
+    kinds = (kind for kind in PLAIN if kind is p.annotation)
+    option: Option = axis(default) if p.annotation is Dim else value(default, *kinds)
     return option
 
 

@@ -25,6 +25,7 @@ from rfnb.core.tensor.parameter import Parameter
 from rfnb.errors import CheckpointError
 from rfnb.netdict.layer import Layer
 from rfnb.netdict.network import Network
+from rfnb.netdict.resolve import EXTRA
 
 
 class VariableRow(NamedTuple):
@@ -95,32 +96,25 @@ ROWS = [
 ]
 
 
-class Made(NamedTuple):
-    """The variables of the file that a variable is made from, and the row of the table that says how."""
-
-    sources: tuple[str, ...]
-    row: VariableRow
-
-
-def made_from(missing: Iterable[str], obsolete: Iterable[str]) -> dict[str, Made]:
+def made_from(missing: Iterable[str], obsolete: Iterable[str]) -> dict[str, VariableRow]:
     """For each missing name for which there is one, the first row that fits. obsolete: names that no variable has.
 
     >>> found = made_from(["lstm/rec/lstm_cell/kernel"], ["lstm/rec/W", "lstm/rec/W_re", "lstm/rec/b"])
-    >>> found["lstm/rec/lstm_cell/kernel"].sources, found["lstm/rec/lstm_cell/kernel"].row.transform
+    >>> found["lstm/rec/lstm_cell/kernel"].sources, found["lstm/rec/lstm_cell/kernel"].transform
     (('lstm/rec/W', 'lstm/rec/W_re'), 'kernel of native weights')
     """
     lacking = dict.fromkeys(missing)
     beside: dict[str, list[str]] = {}
     for name in obsolete:
         beside.setdefault(name.rpartition("/")[0], []).append(name)
-    results: dict[str, Made] = {}
+    results: dict[str, VariableRow] = {}
     for name in lacking:
         for row in ROWS:
             if name.endswith(row.missing):
                 prefix = name[: len(name) - len(row.missing)]
                 sources = [_named(prefix, source, beside) for source in row.sources]
                 if None not in sources and all(prefix + other_name in lacking for other_name in row.together):
-                    results[name] = Made(tuple(filter(None, sources)), row)
+                    results[name] = row._replace(sources=tuple(filter(None, sources)))
                     break
     return results
 
@@ -333,31 +327,9 @@ class RestoreOptions:
         if self.load_if_prefix not in short:
             return None
         short = short.replace(self.load_if_prefix, "", 1) if self.load_if_prefix else short
-        if {name, short} & set(self.ignore_params):
-            return None
-        return None if {name, short} & _beginning(name, short, self.ignore_params_prefixes) else short
-
-
-def _beginning(name: str, short: str, prefixes: Iterable[str]) -> set[str]:
-    return {form for form in (name, short) if form.startswith(tuple(prefixes))}
-
-
-class Import(NamedTuple):
-    """A layer that imports its parameters itself: its scope in the model, and its option."""
-
-    layer: Layer
-    scope: str
-    how: object
-
-
-@dataclass(frozen=True)
-class Model:
-    """What is loaded into: parameters by the names of variables, layers that import theirs, and for a bias of an LSTM
-    what its cell adds to the forget gate at run time."""
-
-    variables: Mapping[str, Parameter]
-    imports: Sequence[Import]
-    added: Callable[[str], float]
+        beginnings = tuple(self.ignore_params_prefixes)
+        ignored = any(form in self.ignore_params or form.startswith(beginnings) for form in (name, short))
+        return None if ignored else short
 
 
 class Restored:
@@ -365,14 +337,14 @@ class Restored:
 
     def __init__(
         self,
-        model: Model,
+        net: Network,
         checkpoint: Checkpoint,
         entries: Mapping[str, StoredEntry],
         options: RestoreOptions,
         strict: bool,
     ):
-        self.model, self.checkpoint, self.options = model, checkpoint, options
-        self.variables = model.variables
+        self.net, self.checkpoint, self.options = net, checkpoint, options
+        self.variables = net.variables()
         self.entries = {**entries, **{name.replace(".", "/"): e for name, e in entries.items() if "/" not in name}}
         self.given = entries
         self.strict = strict and not options.ignore_missing
@@ -415,38 +387,47 @@ class Restored:
         lacking = [by_key[key] for key in missing if key not in rows]
         return [name for name in lacking if not self._ask(name, wanted[name])]
 
-    def _take(self, name: str, sources: Iterable[str], made: Made | None = None) -> None:
+    def _take(self, name: str, sources: Iterable[str], row: VariableRow | None = None) -> None:
         """Reads the value of a variable: a view of the file, unless it is converted."""
         sources = tuple(sources)
         parts = [self.checkpoint.read(self.entries[source].key) for source in sources]
         self.used.update(sources)
         value, conversion = parts[0], ""
         parameter = self.variables[name]
-        if made is not None:
-            conversion = made.row.transform if made.row.transform != "same" else "another name"
+        if row is not None:
+            conversion = row.transform if row.transform != "same" else "another name"
             try:
-                value = TRANSFORMS[made.row.transform](parts)
+                value = TRANSFORMS[row.transform](parts)
             except (RuntimeError, ValueError, IndexError) as error:
                 got = ", ".join(f"{source} {tuple(x.shape)}" for source, x in zip(sources, parts, strict=True))
-                raise CheckpointError(f"{public_function()}: {name}: {made.row.transform}", got=got) from error
-            if made.row.transform.startswith("the same values") and value.numel() == parameter.raw_tensor.numel():
+                raise CheckpointError(f"{public_function()}: {name}: {row.transform}", got=got) from error
+            if row.transform.startswith("the same values") and value.numel() == parameter.raw_tensor.numel():
                 value = value.reshape(parameter.raw_tensor.shape)
-            value, conversion = self._forget_bias(name, made, value, conversion)
+            value, conversion = self._forget_bias(name, row, value, conversion)
         self.values[name] = value
         self.origins[name] = ValueOrigin(name, tuple(self.entries[source].key for source in sources), conversion)
 
-    def _forget_bias(self, name: str, made: Made, value: torch.Tensor, conversion: str) -> tuple[torch.Tensor, str]:
+    def _forget_bias(
+        self, name: str, row: VariableRow, value: torch.Tensor, conversion: str
+    ) -> tuple[torch.Tensor, str]:
         """Notes, or mends, a difference of what the cells of file and model add to the forget gate."""
-        if made.row.added is None or not name.endswith(("/b", "/bias")):
+        if row.added is None or not name.endswith(("/b", "/bias")):
             return value, conversion
-        added = 0.0 if name.endswith("/b") else self.model.added(name)
-        change = made.row.added - added
+        added = 0.0 if name.endswith("/b") else self._added(name)
+        change = row.added - added
         if change and self.options.forget_bias == "convert":
             return with_forget_bias(value, change), f"{conversion}, forget bias {change:+g}"
         if change:
-            note = f"forget bias: file {made.row.added:+g} at run time, this cell {added:+g}"
+            note = f"forget bias: file {row.added:+g} at run time, this cell {added:+g}"
             self.notes.append(f'{name}: {note}; forget_bias="convert" adds {change:+g} to the bias')
         return value, conversion
+
+    def _added(self, name: str) -> float:
+        """What the cell with a bias adds to its forget gate at run time: 1, unless the net dict says otherwise."""
+        bias = self.variables[name]
+        owners = (layer for layer in self.net.layers.values() if any(x is bias for x in layer.params.values()))
+        opts = next((options_of(layer).get("unit_opts") for layer in owners), None)
+        return float((opts or {}).get("forget_bias", 1.0))
 
     def _ask(self, name: str, there: str) -> bool:
         """Asks the function of the options for a value. Returns whether it has one."""
@@ -464,7 +445,10 @@ class Restored:
         """Layers that import their parameters themselves. Returns the names of their variables."""
         names = {id(parameter): name for name, parameter in self.variables.items()}
         imports: set[str] = set()
-        for layer, scope, how in self.model.imports:
+        for layer in self.net.layers.values():
+            how, scope = options_of(layer).get("custom_param_importer"), scope_of(layer, names)
+            if how is None or scope is None:
+                continue
             prefix = scope.removeprefix(self.options.params_prefix).replace(self.options.load_if_prefix, "", 1)
             entries = {name.removeprefix(prefix): e for name, e in self.given.items() if name.startswith(prefix)}
             values = {name: self.checkpoint.read(e.key) for name, e in entries.items()} if how != "reset" else {}
@@ -605,8 +589,8 @@ def preload(net: Network, config: Mapping[str, Any], *, train: bool = False, epo
     start = config.get("import_model_train_epoch1")
     if start and at_start:
         reports[start] = load(start, net, strict=False)
-    for path in net.layers:
-        source = options_of(net, path).get("load_on_init")
+    for path, layer in net.layers.items():
+        source = options_of(layer).get("load_on_init")
         if source:
             entry = {"filename": source} if isinstance(source, str) else dict(source)
             reports[entry.get("filename", path)] = _of_subnetwork(net, path, entry)
@@ -634,13 +618,16 @@ def _of_subnetwork(net: Network, path: str, entry: Mapping[str, object]) -> Load
 def _with_defaults(what: str, entry: object) -> dict[str, Any]:
     if not isinstance(entry, Mapping) or not isinstance(entry.get("filename"), str):
         raise CheckpointError(f"{what}: no file", got=repr(entry)[:80], expected='{"filename": "…"}')
-    for name in entry:
-        if name not in OPTIONS:
-            expected = ", ".join(OPTIONS)
-            raise CheckpointError(
-                f"{what}: unknown option {name!r}", expected=expected, hint=did_you_mean(name, OPTIONS)
-            )
+    _check_names(what, entry, OPTIONS)
     return {**OPTIONS, **entry}
+
+
+def _check_names(what: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Raises CheckpointError for the name of an option that is not known."""
+    for name in names:
+        if name not in known:
+            fault, hint = f"{what}: unknown option {name!r}", did_you_mean(name, known)
+            raise CheckpointError(fault, expected=", ".join(known), hint=hint)
 
 
 @RESTORE.register(Network)
@@ -659,39 +646,13 @@ def restore(
     entries: those of the checkpoint, by their new names. Raises CheckpointError, and changes nothing, if something is
     missing or has another shape.
     """
-    model = model_of(net)
-    names = {name for name, _ in net.named_parameters()}
+    names, variables = {name for name, _ in net.named_parameters()}, net.variables()
     by_module = sum(name in names for name in entries)
-    if checkpoint.kind != "TensorFlow" and by_module and by_module >= sum(name in model.variables for name in entries):
+    if checkpoint.kind != "TensorFlow" and by_module and by_module >= sum(name in variables for name in entries):
         return None
-    keys = RestoreOptions.__dataclass_fields__
-    for name in options:
-        if name not in keys:
-            hint = did_you_mean(name, keys)
-            raise CheckpointError(f"{public_function()}: unknown option {name!r}", expected=", ".join(keys), hint=hint)
+    _check_names(public_function(), options, RestoreOptions.__dataclass_fields__)
     values = {name: value for name, value in options.items() if value is not None}
-    return Restored(model, checkpoint, entries, RestoreOptions(**values), strict).load(only, skip)
-
-
-def model_of(net: Network) -> Model:
-    """The variables of a network, and what its net dict says about loading them."""
-    variables = net.variables()
-    names = {id(parameter): name for name, parameter in variables.items()}
-    owners: dict[str, str] = {}
-    imports = []
-    for path, layer in net.layers.items():
-        for parameter in layer.params.values():
-            owners.setdefault(names.get(id(parameter), ""), path)
-        how, scope = options_of(net, path).get("custom_param_importer"), scope_of(layer, names)
-        if how is not None and scope is not None:
-            imports.append(Import(layer, scope, how))
-
-    def added(name: str) -> float:
-        """A cell with a kernel adds 1 unless the net dict says otherwise."""
-        opts = options_of(net, owners[name]).get("unit_opts") if name in owners else None
-        return float((opts or {}).get("forget_bias", 1.0))
-
-    return Model(variables, imports, added)
+    return Restored(net, checkpoint, entries, RestoreOptions(**values), strict).load(only, skip)
 
 
 def scope_of(layer: Layer, names: Mapping[int, str]) -> str | None:
@@ -703,13 +664,6 @@ def scope_of(layer: Layer, names: Mapping[int, str]) -> str | None:
     return None
 
 
-def options_of(net: Network, path: str) -> Mapping[str, Any]:
-    """What the net dict says of a layer; empty for a layer that is not in it."""
-    layers: Any = net._builder.scope.layers
-    described: Any = {}
-    for name in path.split("/"):
-        described = layers.get(name) if isinstance(layers, Mapping) else None
-        if not isinstance(described, Mapping):
-            return {}
-        layers = described.get("subnetwork") or described.get("unit")
-    return described
+def options_of(layer: Layer) -> Mapping[str, Any]:
+    """What the net dict says of a layer; empty for one of an additional net, which has it again."""
+    return {} if EXTRA.match(layer.name) else layer.spec.described

@@ -197,7 +197,7 @@ def test_the_weights_of_cudnn(tmp_path):
     wanted = ["output/rec/lstm_block_wrapper/kernel", "output/rec/lstm_block_wrapper/bias"]
     made = made_from(wanted, names)
     for name, expected in zip(wanted, (kernel, bias), strict=True):
-        value = TRANSFORMS[made[name].row.transform]([arrays[source] for source in made[name].sources])
+        value = TRANSFORMS[made[name].transform]([arrays[source] for source in made[name].sources])
         np.testing.assert_array_equal(value.numpy(), expected)
 
 

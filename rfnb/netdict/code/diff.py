@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from functools import lru_cache
 from itertools import zip_longest
+from typing import Any
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.show import Shown
@@ -163,9 +164,9 @@ def layers_by_path(layers: Mapping[str, object], prefix: str = "") -> Iterator[t
         if not isinstance(described, Mapping) or str(name).startswith("#"):
             continue
         inner = inner_net(described)
-        options = {key: x for key, x in described.items() if not (isinstance(inner, Mapping) and key in NETS)}
+        options = {key: x for key, x in described.items() if inner is None or key not in NETS}
         yield f"{prefix}{name}", options
-        if isinstance(inner, Mapping):
+        if inner is not None:
             yield from layers_by_path(inner, f"{prefix}{name}/")
 
 
@@ -378,7 +379,7 @@ def receptive_field(net: Network, path: str) -> ReceptiveField:
 
 def _through(node: NetNode, field: ReceptiveField, net: Network) -> ReceptiveField:
     """The field of a layer, from that of its source."""
-    layer = node.layer
+    layer: Any = node.layer
     kind = (layer.layer_class or "").partition(":")[0] if layer is not None else ""
     if kind == "reduce" or kind == "softmax_over_spatial":
         source = net._nodes[node.sources[0]].template if node.sources else None
@@ -388,28 +389,14 @@ def _through(node: NetNode, field: ReceptiveField, net: Network) -> ReceptiveFie
     if kind in ALL or (layer is not None and layer.traits.recurrent):
         return ReceptiveField(None, field.step)
     size, dilation, stride = 1, 1, 1.0
-    options = layer.spec.described if layer is not None else {}
-    if kind in ("conv", "pool"):
-        size = _first(options.get("filter_size", options.get("pool_size", 1)))
-        dilation = _first(options.get("dilation_rate", 1))
-        stride = _first(options.get("strides", size if kind == "pool" else 1))
+    if kind in ("conv", "pool"):  # the time is the first axis of windows
+        size, dilation, stride = layer.sizes[0], layer.dilations[0], layer.steps[0]
     elif kind == "transposed_conv":
-        size, stride = (
-            _first(options.get("filter_size", 1)),
-            1 / _first(options.get("strides", options.get("filter_size", 1))),
-        )
-        return ReceptiveField(field.frames, field.step * stride)
+        stride = 1 / layer.steps[0]
     elif kind == "window":
-        size, stride = options.get("window_size", 1), options.get("stride", 1)
+        size, stride = layer.new_dim.get_dim_value(), layer.stride
     elif kind == "resize":
-        factor = options.get("factor", 1)
-        stride = 1 / factor if isinstance(factor, int | float) and factor else 1
+        stride = 1 / layer.factor
     if field.frames is None:
         return ReceptiveField(None, field.step * stride)
     return ReceptiveField(field.frames + round((size - 1) * dilation * field.step), field.step * stride)
-
-
-def _first(given: object) -> int:
-    """The number along time, which is the first axis of filters."""
-    value = given[0] if isinstance(given, list | tuple) and given else given
-    return value if isinstance(value, int) else 1

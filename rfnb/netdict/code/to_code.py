@@ -194,18 +194,16 @@ def write_case(net: Network, writer: ModuleWriter, tensors: Mapping[str, Tensor]
     """Writes parameters and data to a folder. Returns the modes: of training, of evaluation, or both."""
     modes = [True, False] if net.train_flag is None else [net.train_flag]
     arrays = {f"parameter {name}": p.raw_tensor.detach().cpu().numpy() for name, p in net.named_parameters()}
-    data: dict[str, Any] = {}
+    case: dict[str, Any] = {"modes": modes, "data": {}}
     if isinstance(writer, TorchWriter):
         for i, (key, dim) in enumerate(writer.arguments):
             x = tensors[key]
             x = x.copy_transpose(axes_of(x))
             arrays[f"argument {i}"] = x.raw_tensor.detach().cpu().numpy() if dim is None else x.size_of(dim).values
         names = [name for name, _ in net.named_parameters()]
-        case = {"parameters": names, "arguments": len(writer.arguments), "modes": modes, "seed": SEED}
+        case |= {"parameters": names, "arguments": len(writer.arguments), "seed": SEED}
         case["dropout"] = not writer.dropout_in_loops
-        np.savez(folder / "case.npz", **arrays)
-        (folder / "case.json").write_text(json.dumps(case))
-        return modes
+        tensors = {}
     for key, x in tensors.items():
         arrays[f"data {key}"] = x.raw_tensor.detach().cpu().numpy()
         about: dict[str, Any] = {"dims": [writer.global_dim(dim) for dim in x.dims], "lengths": {}}
@@ -216,9 +214,9 @@ def write_case(net: Network, writer: ModuleWriter, tensors: Mapping[str, Tensor]
                 size = x.size_of(dim)
                 arrays[f"lengths {key} {writer.global_dim(dim)}"] = size.values
                 about["lengths"][writer.global_dim(dim)] = [writer.global_dim(of) for of in size.dims]
-        data[key] = about
+        case["data"][key] = about
     np.savez(folder / "case.npz", **arrays)
-    (folder / "case.json").write_text(json.dumps({"data": data, "modes": modes}))
+    (folder / "case.json").write_text(json.dumps(case))
     return modes
 
 

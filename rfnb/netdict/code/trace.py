@@ -99,18 +99,13 @@ class Tracer(Listener):
 
     def __init__(self, trace: Trace, steps: bool):
         self.trace, self.lines, self.steps = trace, trace.calls, steps
-        self.owners: list[str] = []
-        self.layers: list[Layer] = []
+        self.owner = ""  # the path of the layer that is computed now
+        self.layer: Any = None
         self.busy = False
         self.known: dict[int, Tensor] = {}  # by id, what lines gave
         self.by_raw: dict[tuple[int, int], Tensor] = {}
         for x in trace.inputs.values():
             self.give(x)
-
-    @property
-    def owner(self) -> str:
-        """The path of the layer that is computed now."""
-        return self.owners[-1] if self.owners else ""
 
     def call(self, row: OpRow, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
         """Computes an op, and adds it; ops inside of it are not added."""
@@ -118,7 +113,7 @@ class Tracer(Listener):
             result = super().call(row, args, kwargs)
         if is_outer:
             call = self.add("op", row.name, row.fn, args, kwargs, result)
-            layer: Any = self.layers[-1] if self.layers else None
+            layer = self.layer
             if row.name in ("conv", "pool") and _is_a(layer, "conv", "pool") and layer.same:
                 windows = zip(layer.sizes, layer.steps, layer.dilations, strict=True)
                 call.windows = [] if layer.spec.batch_independent else list(windows)
@@ -133,12 +128,12 @@ class Tracer(Listener):
                 return super().call_module(module, forward, args, kwargs)
             weights = {name: self.origin(x) for name, x in tensors_of(module)}
             body: list[Call] = []
-            with self.of(self.trace.cells[id(module)].layer[0].name):
+            with self.having(owner=self.trace.cells[id(module)].layer[0].name):
                 if not self.steps:
                     with self.quiet():
                         result = super().call_module(module, forward, args, kwargs)
                 else:
-                    with self.into(body):
+                    with self.having(lines=body):
                         axis = kwargs["spatial_dim"]
                         if axis is single_step_dim:
                             result = super().call_module(module, forward, args, kwargs)
@@ -149,10 +144,8 @@ class Tracer(Listener):
             return result
         if not isinstance(module, Layer) or self.busy:
             return super().call_module(module, forward, args, kwargs)
-        self.layers.append(module)
-        with self.of(module.name):
+        with self.having(owner=module.name, layer=module):
             result = super().call_module(module, forward, args, kwargs)
-        self.layers.pop()
         output = result[0] if isinstance(result, tuple) else result
         if isinstance(module, OwnLayer) and id(self.origin(output)) not in self.known:
             raise unwritten(module.name, f"{module.layer_class} computes with something else than ops of rf")
@@ -191,39 +184,25 @@ class Tracer(Listener):
     @contextmanager
     def quiet(self) -> Iterator[bool]:
         """Inside, nothing is added. Gives whether this is the outermost such block."""
-        before, self.busy = self.busy, True
-        try:
-            yield not before
-        finally:
-            self.busy = before
+        is_outer = not self.busy
+        with self.having(busy=True):
+            yield is_outer
 
     @contextmanager
-    def of(self, path: str) -> Iterator[None]:
-        """Inside, ops belong to a layer."""
-        self.owners.append(path)
+    def having(self, **attributes: object) -> Iterator[None]:
+        """Inside, the tracer has these attributes: the layer that ops belong to, the lines that they are added to."""
+        before = {name: getattr(self, name) for name in attributes}
+        vars(self).update(attributes)
         try:
             yield
         finally:
-            self.owners.pop()
-
-    @contextmanager
-    def into(self, lines: list[Call]) -> Iterator[None]:
-        """Inside, ops are added to these lines."""
-        before, self.lines = self.lines, lines
-        try:
-            yield
-        finally:
-            self.lines = before
+            vars(self).update(before)
 
     @contextmanager
     def inside(self, lines: list[Call]) -> Iterator[None]:
         """Inside, ops are those of the body of a loop, which is recorded as well."""
-        before, self.outer = self.outer, active_listener()
-        try:
-            with self.into(lines), listening(self):
-                yield
-        finally:
-            self.outer = before
+        with self.having(outer=active_listener(), lines=lines), listening(self):
+            yield
 
 
 def tensors_of(module: Module, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
@@ -372,7 +351,7 @@ def trace_of(net: Network, batch: Mapping[str, object], *, train: bool, steps: b
             if isinstance(node, NetNode):
                 run_node(node, values)
             else:
-                with tracer.of(node.path):
+                with tracer.having(owner=node.path):
                     run(node, values, net._nodes).run()
         trace.outputs = {path: tracer.origin(x) for path, x in values.items() if not path.startswith("data:")}
         if net.eval_flag:

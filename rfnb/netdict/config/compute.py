@@ -54,18 +54,10 @@ class Own:
 
 
 def _tensor(given: object) -> object:
-    return given.whole() if isinstance(given, Array) else _SourceOfTensors(given) if callable(given) else given
-
-
-class _SourceOfTensors:
-    """The function `source` for a function that was given: `source(0)` is a Tensor."""
-
-    def __init__(self, function: Callable[..., object]):
-        self.function = function
-
-    def __call__(self, /, *args: object, **kwargs: object) -> Any:
-        """A source."""
-        return _tensor(self.function(*args, **kwargs))
+    """What a function that was given gets: a Tensor, and a function that gives Tensors for `source`."""
+    if isinstance(given, Array):
+        return given.whole()
+    return (lambda *args, **kwargs: _tensor(given(*args, **kwargs))) if callable(given) else given
 
 
 def with_own(given: object, functions: Mapping[str, Own]) -> Any:

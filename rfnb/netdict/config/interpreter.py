@@ -10,7 +10,7 @@ from typing import Any
 from rfnb.errors import ConfigError
 from rfnb.netdict.config.expressions import Expressions
 from rfnb.netdict.config.limits import LimitError, Limits
-from rfnb.netdict.config.modules import Builtins, ConfigModule, ConfigOptions, missing, modules, typing_name
+from rfnb.netdict.config.modules import Builtins, ConfigModule, ConfigOptions, missing, modules
 from rfnb.netdict.config.tf_functions import tensorflow
 from rfnb.netdict.config.values import Bound, Class, ConfigRaised, Frame, Function, Instance, Unknown
 
@@ -224,12 +224,7 @@ class Interpreter(Expressions):
         frame.outside |= set(node.names)
 
     def _Expr(self, node: ast.Expr, frame: Frame) -> None:
-        if isinstance(node.value, ast.Yield):
-            self._Yield(node.value, frame)
-        elif isinstance(node.value, ast.YieldFrom):
-            self._YieldFrom(node.value, frame)
-        else:
-            self.value(node.value, frame)
+        self.value(node.value, frame)
 
     def _Pass(self, node: ast.Pass, frame: Frame) -> None:
         pass
@@ -383,7 +378,7 @@ class Interpreter(Expressions):
             if value is None and (not isinstance(imported, ConfigModule) or alias.name not in imported.names):
                 value = self._neighbour(name)
             value = self.attribute(imported, alias.name) if value is None else value
-            if typing_name(module):
+            if module in ("typing", "typing_extensions"):  # only for annotations
                 value = Unknown(name)
             self._owner_of(alias.asname or alias.name, frame)[alias.asname or alias.name] = value
 

@@ -55,14 +55,17 @@ class Limits:
         self.steps -= 1
         if self.steps < 0:
             raise LimitError("the config takes too many steps", hint="is there a loop without an end?")
-        if not self.steps % 64 and time.process_time() > self.end:
-            raise LimitError(f"the config takes more than {SECONDS:g} seconds")
+        if not self.steps % 64:
+            self._check_time()
 
     def spend(self, entries: int) -> None:
         """Counts the entries of a new sequence, before it is made."""
         self.entries -= entries
         if entries > ENTRIES or self.entries < 0:
             raise LimitError("the config makes a sequence that is too long", got=entries, expected=f"at most {ENTRIES}")
+        self._check_time()
+
+    def _check_time(self) -> None:
         if time.process_time() > self.end:
             raise LimitError(f"the config takes more than {SECONDS:g} seconds")
 

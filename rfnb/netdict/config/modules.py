@@ -126,33 +126,26 @@ class Builtins:
 
     def table(self) -> dict[str, object]:
         """All names."""
-        names: dict[str, object] = {kind.__name__: kind for kind in EXCEPTIONS}
-        names |= {kind.__name__: kind for kind in TYPES}
-        names |= {"basestring": str, "unicode": str, "long": int, "IOError": OSError, "EnvironmentError": OSError}
-        names |= {"None": None, "True": True, "False": False, "NotImplemented": None, "Ellipsis": ...}
-        plain = (abs, bin, chr, divmod, hex, self._len, oct, ord, round)
-        names |= {function.__name__.lstrip("_"): _of_known(function) for function in plain} | {
-            "callable": callable,
-            "id": id,
-        }
-        names |= {"unichr": chr, "cmp": lambda a, b: (a > b) - (a < b), "print": lambda *args, **kwargs: None}
-        names |= {"hash": lambda value: 0, "repr": self._repr}
-        for name in ("all", "any", "sum", "sorted", "max", "min"):
-            names[name] = _of_known(self._over(getattr(__import__("builtins"), name)))
-        for name in ("enumerate", "filter", "map", "reversed", "zip", "reduce"):
-            names[name] = _of_known(getattr(self, f"_{name}"))
-        names |= {"iter": _of_known(lambda values: iter(self.limits.entries_of(values))), "next": _of_known(next)}
-        names |= {"xrange": range, "pow": self._pow, "type": self._type, "isinstance": _is_instance, "format": format}
-        names |= {"issubclass": lambda kind, of: isinstance(kind, type) and issubclass(kind, of)}
-        names |= {"getattr": self._getattr, "hasattr": self._hasattr, "setattr": _setattr, "super": None}
-        for name in ("staticmethod", "classmethod", "property"):
-            names[name] = functools.partial(Decorated, name)
-        names |= {
-            name: Unknown(name)
-            for name in ("open", "file", "__import__", "input", "raw_input", "memoryview", "execfile")
-        }
-        names["compile"] = _of_known(_refused("compile"))
-        return names | {"format": self._format}
+        known: dict[str, Callable[..., object]] = {
+            **{function.__name__: function for function in (abs, bin, chr, divmod, hex, next, oct, ord, round)},
+            **{function.__name__: self._over(function) for function in (all, any, sum, sorted, max, min)},
+            **{name: getattr(self, f"_{name}") for name in "enumerate filter len map reversed zip reduce".split()},
+            "iter": lambda values: iter(self.limits.entries_of(values)), "compile": _refused("compile"),
+        }  # fmt: skip
+        unknown = "open file __import__ input raw_input memoryview execfile".split()
+        return {
+            **{kind.__name__: kind for kind in (*EXCEPTIONS, *TYPES)},
+            "basestring": str, "unicode": str, "long": int, "IOError": OSError, "EnvironmentError": OSError,
+            "None": None, "True": True, "False": False, "NotImplemented": None, "Ellipsis": ..., "super": None,
+            **{name: _of_known(function) for name, function in known.items()},
+            **{name: functools.partial(Decorated, name) for name in ("staticmethod", "classmethod", "property")},
+            **{name: Unknown(name) for name in unknown},
+            "callable": callable, "id": id, "hash": lambda value: 0, "unichr": chr, "xrange": range,
+            "cmp": lambda a, b: (a > b) - (a < b), "print": lambda *args, **kwargs: None,
+            "repr": self._repr, "pow": self._pow, "type": self._type, "format": self._format,
+            "isinstance": _is_instance, "issubclass": lambda kind, of: isinstance(kind, type) and issubclass(kind, of),
+            "getattr": self._getattr, "hasattr": self._hasattr, "setattr": _setattr,
+        }  # fmt: skip
 
     def construct(self, kind: type, args: tuple[Any, ...], kwargs: dict[str, object]) -> object:
         """A value of one of Python's types."""
@@ -386,7 +379,7 @@ class ConfigOptions:
             "bool": self._typed(_bool), "int": self._typed(int), "float": self._typed(float), "value": self._value,
             "opt_typed_value": self._get, "typed_value": self._get, "has": self._has, "list": self._list,
             "is_true": lambda key, default=False: bool(self._get(key, default)),
-            "set": self._set, "update": self._update,
+            "set": self._set, "update": self.values.update,
             "get_of_type": lambda key, types, default=None: self._get(key, default),
             "bool_or_other": self._get, "typed_dict": self.values, "int_list": self._list, "float_list": self._list,
             "is_typed": lambda key: key in self.values,
@@ -400,9 +393,6 @@ class ConfigOptions:
 
     def _set(self, key: str, value: object) -> None:
         self.values[key] = value
-
-    def _update(self, values: dict[str, object]) -> None:
-        self.values.update(values)
 
     def _has(self, key: str) -> bool:
         return key in self.given or key in self.values
@@ -483,12 +473,8 @@ def _numpy(limits: Limits) -> dict[str, object]:
     }  # fmt: skip
     scalar = {name: _elementwise(function) for name, function in scalar.items()}
     reduced: dict[str, Callable[..., object]] = {
-        "sum": sum,
-        "prod": math.prod,
-        "max": max,
-        "min": min,
-        "mean": lambda x: sum(x) / len(x),
-    }
+        "sum": sum, "prod": math.prod, "max": max, "min": min, "mean": lambda x: sum(x) / len(x),
+    }  # fmt: skip
     over = {name: _over(limits, function) for name, function in reduced.items()}
     kinds: dict[str, object] = dict.fromkeys("int32 int64 int_ int8 uint8".split(), int)
     kinds |= dict.fromkeys("float32 float64 float_ float16".split(), float)
@@ -577,11 +563,6 @@ def _ordered(limits: Limits) -> Callable[..., object]:
 
     make.makes_dicts = True  # type: ignore[attr-defined]
     return make
-
-
-def typing_name(module: str) -> bool:
-    """Whether the names of a module are only for annotations."""
-    return module in ("typing", "typing_extensions")
 
 
 def missing(name: str) -> Unknown:

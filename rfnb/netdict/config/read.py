@@ -18,6 +18,7 @@ from rfnb.netdict.config.interpreter import Interpreter, Leave
 from rfnb.netdict.config.limits import Limits
 from rfnb.netdict.config.modules import ConfigModule, ConfigOptions
 from rfnb.netdict.config.values import EpochValue, Function, Located, Unknown
+from rfnb.netdict.extern_data import data_of_size
 from rfnb.printable import encodable
 
 if TYPE_CHECKING:
@@ -171,9 +172,7 @@ def data_of(value: Any) -> dict[str, object]:
     if isinstance(value, dict):
         return dict(value)
     size, axes = (value, 1) if isinstance(value, int) else (value[0], value[1] if len(value) > 1 else 1)
-    if axes == 1:
-        return {"dim": size, "sparse": True}
-    return {"dim": size, "shape": (None,) * (axes - 1) + (size,)} if axes > 2 else {"dim": size}
+    return data_of_size(size, axes)
 
 
 @guarded

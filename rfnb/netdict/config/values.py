@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -23,8 +24,6 @@ class Located(dict[Any, object]):
     copy = __copy__
 
     def __deepcopy__(self, memo: dict[int, object]) -> Located:
-        from copy import deepcopy
-
         memo[id(self)] = duplicate = Located({}, self.line, self.file)
         duplicate.update({deepcopy(key, memo): deepcopy(value, memo) for key, value in self.items()})
         return duplicate

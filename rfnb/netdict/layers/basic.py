@@ -7,7 +7,7 @@ from typing import Any
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.netdict.axes import with_padding
+from rfnb.netdict.axes import ragged, with_padding
 from rfnb.netdict.layer import Layer
 from rfnb.netdict.layer_call import input_first, keep_log
 from rfnb.netdict.layers.activations import LOGS, activation_of, initial_values
@@ -142,7 +142,7 @@ class ScaledGrad(Layer, layer_class="scaled_grad"):
         axes = {name: getattr(self, name) for name in ("scale_shift_by_sum_over_axis", "clip_max_axis")}
         padded: dict[Dim, Dim] = {}
         if not self.spec.batch_independent and (shift is not None or axes["clip_max_axis"] is not None):
-            for dim in [dim for dim in x.dims if dim.is_dynamic() and not dim.is_batch_dim()]:
+            for dim in ragged(x.dims):
                 x, padded[dim] = with_padding(x, dim)
         over = {name: padded.get(dim, dim) for name, dim in axes.items()}
         y = scaled_gradient_ext(x, scale=scale, shift=shift, **over)

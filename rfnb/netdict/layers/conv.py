@@ -35,6 +35,11 @@ class Spatial(Layer):
     function: Activation
     new_dims: list[Dim]
 
+    def spatial_of(self, x: Tensor, nd: int, described: object) -> list[Dim]:
+        """The axes that windows slide over: as described, or else the first `nd`, without batch and features."""
+        inner = [dim for dim in x.dims if not dim.is_batch_dim() and dim is not x.feature_dim]
+        return inner[:nd] if described is None else list(self.pool.find(described, x))
+
     def with_given_dims(self, y: Tensor) -> Tensor:
         """The result with `out_spatial_dims`, which have the lengths of those in whose place they are."""
         for source, target in zip(self.new_dims, self.out_spatial_dims or (), strict=False):
@@ -63,11 +68,7 @@ class Sliding(Spatial, without_effect="use_channel_first auto_use_channel_first 
     def slide(self, x: Tensor, sizes: Sequence[int]) -> None:
         """Sets the spatial dims, the new ones, and what slides over them."""
         nd = len(sizes)
-        described = self.in_spatial_dims
-        if described is None:
-            spatial = [dim for dim in x.dims if not dim.is_batch_dim() and dim is not x.feature_dim][:nd]
-        else:
-            spatial = list(self.pool.find(described, x))
+        spatial = self.spatial_of(x, nd, self.in_spatial_dims)
         if len(spatial) != nd:
             fault = "the window has another number of axes than the source has spatial axes"
             raise NetworkError(fault, got=f"{nd} for {x.describe_dims()}", hint='"in_spatial_dims": ["T", …]')
@@ -150,7 +151,7 @@ class Conv(Sliding, layer_class="conv"):
             raise NetworkError("conv needs features, and the number of filters", expected='"n_out": …')
         x = self._prepared_axes(x)
         assert x.feature_dim is not None
-        sizes = [self.filter_size] if isinstance(self.filter_size, int) else list(self.filter_size)
+        sizes = per_axis(self.filter_size)
         self.slide(x, sizes)
         self.in_dim, self.function = x.feature_dim, activation_of(self.activation)
         self.widths = NetworkDims().shape(sizes, feature=False)
@@ -221,7 +222,7 @@ class Pool(Sliding, layer_class="pool"):
 
     def setup(self, x: Tensor) -> None:
         """The new dims."""
-        self.slide(x, [self.pool_size] if isinstance(self.pool_size, int) else list(self.pool_size))
+        self.slide(x, per_axis(self.pool_size))
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, spatial…} → {…, spatial'…}"""
@@ -241,8 +242,8 @@ class Pool(Sliding, layer_class="pool"):
         return self.with_given_dims(y) if self.out_spatial_dims else y
 
 
-def per_axis(given: Any, nd: int) -> list[int]:
-    """One number for each axis."""
+def per_axis(given: Any, nd: int = 1) -> list[int]:
+    """One number for each axis; nd: how many these are at least."""
     return [given] * nd if isinstance(given, int) else [*given, *([given[-1]] * (nd - len(given)))]
 
 
@@ -262,11 +263,10 @@ class TransposedConv(Spatial, layer_class="transposed_conv"):
 
     def setup(self, x: Tensor) -> None:
         """W_native_transposed_conv {filter…, 1 if there is one axis, out, in}, bias {out}."""
-        sizes = [self.filter_size] if isinstance(self.filter_size, int) else list(self.filter_size)
+        sizes = per_axis(self.filter_size)
         if x.feature_dim is None or self.out_dim is None:
             raise NetworkError("transposed_conv needs features, and the number of filters", expected='"n_out": …')
-        spatial = [dim for dim in x.dims if not dim.is_batch_dim() and dim is not x.feature_dim][: len(sizes)]
-        self.spatial = spatial if self.in_spatial_dims is None else list(self.pool.find(self.in_spatial_dims, x))
+        self.spatial = self.spatial_of(x, len(sizes), self.in_spatial_dims)
         self.in_dim, self.function = x.feature_dim, activation_of(self.activation)
         self.steps = per_axis(sizes if self.strides is None else self.strides, len(sizes))
         widths = NetworkDims().shape([*sizes, *([1] if len(sizes) == 1 else [])], feature=False)

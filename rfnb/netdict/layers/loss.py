@@ -51,9 +51,7 @@ class LossLayer(Layer, layer_class="loss"):
         target = on_frames_of(target_, x) if loss.by_frame else target_
         train = bool(get_run_ctx().train_flag)
         result = (loss.error if self.use_error else loss.value)(x, None, target, train=train)
-        if result is None:
-            raise NetworkError(f"the loss {self.loss_!r} has no {'error' if self.use_error else 'value'}")
-        return result
+        return required(result, f"the loss {self.loss_!r} has no {'error' if self.use_error else 'value'}")
 
 
 class SparseCrossEntropy(Layer, layer_class="sparse_softmax_cross_entropy_with_logits", sourceless=True):

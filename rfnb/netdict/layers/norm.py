@@ -50,19 +50,17 @@ class Norm(Layer, layer_class="norm"):
         """scale and bias, with the axes that `param_shape` describes."""
         self.over = self.axes if self.axes is not None else self.pool.find(self.axis, x)
         dims = self.pool.find(self.param_shape, x)
-        self.with_scale, self.with_bias = self.scale, self.bias
-        if self.with_scale:
-            self.parameter("scale", dims, 1.0)
-        if self.with_bias:
-            self.parameter("bias", dims, 0.0)
+        for name, initial in (("scale", 1.0), ("bias", 0.0)):
+            if getattr(self, name):  # the option, which the parameter replaces
+                self.parameter(name, dims, initial)
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, axes…} → the same"""
         mean, variance = moments(x, self.over, use_mask=self.spec.batch_independent)
         y = (x - mean) * rsqrt(variance + self.epsilon)
         params = self.params
-        y = y * params["scale"] if self.with_scale else y
-        return y + params["bias"] if self.with_bias else y
+        y = y * params["scale"] if "scale" in params else y
+        return y + params["bias"] if "bias" in params else y
 
 
 class BatchNormLayer(Layer, layer_class="batch_norm", further=BATCH_NORM):

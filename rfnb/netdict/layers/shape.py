@@ -10,7 +10,7 @@ from rfnb.core.dims.axis_names import is_marked_time
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
-from rfnb.netdict.axes import time_of, with_dim, with_padding, without
+from rfnb.netdict.axes import ragged, time_of, with_dim, with_padding, without
 from rfnb.netdict.layer import Layer
 from rfnb.netdict.layers.basic import Copy
 from rfnb.netdict.options import REQUIRED, axes, axis, layer, value
@@ -85,8 +85,7 @@ class MergeDims(Layer, layer_class="merge_dims"):
         self.ordered = tuple(self.axes) if as_given else tuple(dim for dim in x.dims if dim in self.axes)
         sizes = [dim.dimension for dim in self.ordered]
         self.product: Dim | None = None
-        frames = [dim for dim in self.ordered if dim.is_dynamic() and not dim.is_batch_dim()]
-        self.padded = any(x.size_of(dim).dims for dim in frames if dim is not self.ordered[0])
+        self.padded = any(x.size_of(dim).dims for dim in ragged(self.ordered) if dim is not self.ordered[0])
         if self.padded and len(self.ordered) > 1:
             batch = any(dim.is_batch_dim() for dim in self.ordered)
             self.product = Dim(None, name=f"{self.name}_merge_dims", kind="batch" if batch else "spatial")
@@ -170,8 +169,8 @@ class ReinterpretData(Layer, layer_class="reinterpret_data"):
         self.unheeded = False  # whether "T" stays another axis than the one that `set_axes` names
         self._switch(x)
         if size_base is not None:
-            sources, targets = ([d for d in t.dims if d.is_dynamic() and not d.is_batch_dim()] for t in (x, size_base))
-            self.replaced = [(a, b) for a, b in zip(sources, targets, strict=False) if a is not b]
+            pairs = zip(ragged(x.dims), ragged(size_base.dims), strict=False)
+            self.replaced = [(a, b) for a, b in pairs if a is not b]
         for key, dim in (self.set_dim_tags or {}).items():
             self.replaced.append((self.pool.one(key, x), dim))
         sparse = x.sparse_dim
@@ -209,7 +208,9 @@ class ReinterpretData(Layer, layer_class="reinterpret_data"):
             return
         places = self.switch_axes if isinstance(self.switch_axes, list | tuple) else list(self.switch_axes)
         self.switched = tuple(self.pool.one(place, x) for place in places)
-        if len(set(self.switched)) != 2 or (x.feature_dim in self.switched and None in sizes_of(self.switched)):
+        if len(set(self.switched)) != 2 or (
+            x.feature_dim in self.switched and any(dim.dimension is None for dim in self.switched)
+        ):
             fault = "switch_axes: these axes cannot take the place of each other"
             expected = "two axes; features have a fixed size"
             raise NetworkError(fault, got=f"{self.switch_axes!r} of {x.describe_dims()}", expected=expected)
@@ -349,11 +350,6 @@ class SwapAxes(Copy, layer_class="swap_axes"):
         return {self.axis1: self.axis2, self.axis2: self.axis1}.get(dim, dim)
 
 
-def sizes_of(dims: Sequence[Dim]) -> list[int | None]:
-    """The fixed sizes of dims; None where the size comes with the data."""
-    return [dim.dimension for dim in dims]
-
-
 class FlattenBatch(Layer, layer_class="flatten_batch"):
     """The frames of all sequences, one after the other, without padding. {batch, axis, …} → {frames, …}"""
 
@@ -420,9 +416,8 @@ def with_dims(x: Tensor, replaced: Mapping[Dim, Sequence[Dim]]) -> list[Dim]:
 def merged_with_padding(x: Tensor, dims: Sequence[Dim], out_dim: Dim) -> Tensor:
     """The dims as one, in which padding counts as frames. {…, dims…} → {…, out_dim}"""
     padded = list(dims)
-    for i, dim in enumerate(dims):
-        if dim.is_dynamic() and not dim.is_batch_dim():
-            x, padded[i] = with_padding(x, dim)
+    for dim in ragged(dims):
+        x, padded[padded.index(dim)] = with_padding(x, dim)
     return merge_dims(x, dims=padded, out_dim=out_dim)[0]
 
 

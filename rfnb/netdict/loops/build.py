@@ -33,7 +33,16 @@ from rfnb.netdict.build import (
 from rfnb.netdict.layer_call import ErrorsOf, named_after
 from rfnb.netdict.loops.net import RecNet
 from rfnb.netdict.loops.order import circle_through, ends_of_steps, put_in_order
-from rfnb.netdict.resolve import STEP, Scope, names_of_operands, names_of_sources, size_in, size_told
+from rfnb.netdict.resolve import (
+    STEP,
+    Scope,
+    first_target,
+    names_of_operands,
+    names_of_sources,
+    required,
+    size_in,
+    size_told,
+)
 from rfnb.ops.create import zeros
 from rfnb.ops.index import gather
 from rfnb.ops.mask import get_size_tensor
@@ -123,14 +132,7 @@ class Loops:
                 with on_meta():
                     builder.nodes[path] = NetNode(path, None, zeros([], dtype="int32"), kind="step", loop=rec)
             return path
-        builder.stack.append(name)
-        try:
-            of = builder.find(scope, name.removeprefix("prev:"), rec.path)
-        finally:
-            builder.stack.pop()
-        template = builder.nodes[of].template
-        builder.nodes[path] = NetNode(path, None, template, kind="previous", of=of, loop=rec)
-        rec.previous[of] = path
+        rec.previous[builder.previous(scope, name.removeprefix("prev:"), path, rec, rec.path)] = None
         return path
 
     def frame(self, scope: Scope, key: str) -> str:
@@ -264,8 +266,7 @@ class Loops:
 
     def _labels(self, described: Mapping[str, object]) -> Dim | None:
         """The labels of the target of a layer."""
-        target = described.get("target")
-        target = target[0] if isinstance(target, list | tuple) and target else target
+        target = first_target(described.get("target"))
         if not isinstance(target, str):
             return None
         registered = self.builder.nodes.get(self.builder.registered.get(target, ""))
@@ -456,23 +457,12 @@ def set_axis(builder: Builder, rec: RecNet) -> None:
 
     Raises NetworkError if the loop has no end.
     """
-    layer = rec.layer
-    unit, common = rec.scope.layers, rec.layer.spec.common
-    frames = None if rec.source is None else time_of(rec.source)
-    cheats = any(described.get("cheating") for described in choices(unit).values()) or layer.cheating
-    rec.known = True
+    layer, unit, common = rec.layer, rec.scope.layers, rec.layer.spec.common
     is_new = isinstance(layer.axis, Dim) and "end" in unit and not _is_there(builder, layer.axis)
-    if layer.axis is not None and not is_new:
-        rec.axis = layer.axis if isinstance(layer.axis, Dim) else builder.axes.one(layer.axis, _source_of(rec))
-        return
-    if frames is not None and "end" not in unit and not is_new:
-        rec.axis = frames
-        return
-    key: Any = common.size_target or (common.target if not rec.beam or cheats or follows_target(unit) else None)
-    key = key[0] if isinstance(key, list | tuple) and key else key
-    target_frames = None if key is None else _time_of_target(builder, rec, key)
-    if target_frames is not None and not is_new:
-        rec.axis = target_frames
+    axis = None if is_new else _known_axis(builder, rec)
+    rec.known = axis is not None
+    if axis is not None:
+        rec.axis = axis
         return
     if "end" not in unit:
         raise NetworkError(
@@ -480,11 +470,27 @@ def set_axis(builder: Builder, rec: RecNet) -> None:
         )
     if layer.max_seq_len is None and layer.max_seq_len_via is None:
         raise NetworkError("the loop may have no end", expected='"max_seq_len": 100')
-    rec.known = False
     rec.spoken = None if not isinstance(common.target, str) or is_new else _time_of_target(builder, rec, common.target)
-    rec.axis = layer.axis if isinstance(layer.axis, Dim) and is_new else Dim(None, name=rec.scope.name, kind="spatial")
+    rec.axis = layer.axis if isinstance(layer.axis, Dim) else Dim(None, name=rec.scope.name, kind="spatial")
     builder.axes.name(rec.axis, f"dyn-time:{rec.path}")
     give_symbols([batch_dim, *([] if rec.beam is None else [rec.beam]), rec.axis])
+
+
+def _known_axis(builder: Builder, rec: RecNet) -> Dim | None:
+    """The axis of a loop that data give, with its lengths; None if there is none."""
+    layer, common, choosing = rec.layer, rec.layer.spec.common, choices(rec.scope.layers).values()
+    if isinstance(layer.axis, Dim):
+        return layer.axis
+    if layer.axis is not None:
+        fault = "axis is described by a name, but the rec layer has no source"
+        return builder.axes.one(layer.axis, required(rec.source, fault, expected='"axis": a Dim'))
+    frames = None if rec.source is None else time_of(rec.source)
+    if frames is not None and "end" not in rec.scope.layers:
+        return frames
+    takes_target = any(described.get("cheating") or described.get("search") is False for described in choosing)
+    takes_target |= not rec.beam or bool(layer.cheating)
+    key = first_target(common.size_target or (common.target if takes_target else None))
+    return None if key is None else _time_of_target(builder, rec, key)
 
 
 def _is_there(builder: Builder, axis: Dim) -> bool:
@@ -498,17 +504,6 @@ def choices(unit: Mapping[str, object]) -> dict[str, Mapping[str, Any]]:
     """The layers of a net that choose labels."""
     layers = {name: layer for name, layer in unit.items() if isinstance(layer, Mapping)}
     return {name: layer for name, layer in layers.items() if layer.get("class") == "choice"}
-
-
-def follows_target(unit: Mapping[str, object]) -> bool:
-    """Whether a choice takes the target although there is a search."""
-    return any(layer.get("search") is False for layer in choices(unit).values())
-
-
-def _source_of(rec: RecNet) -> Tensor:
-    if rec.source is None:
-        raise NetworkError("axis is described by a name, but the rec layer has no source", expected='"axis": a Dim')
-    return rec.source
 
 
 def _time_of_target(builder: Builder, rec: RecNet, key: str) -> Dim | None:
@@ -538,9 +533,7 @@ def longest(rec: RecNet, values: Mapping[str, Tensor]) -> int | Tensor | None:
 
     def max_len_from(reference: str) -> int | Tensor:
         x = values[rec.inputs[f"max_len_from {reference}"]]
-        frames = time_of(x)
-        if frames is None:
-            raise NetworkError(f"max_len_from: {reference!r} has no frames", got=x.describe_dims())
+        frames = required(time_of(x), f"max_len_from: {reference!r} has no frames", x.describe_dims())
         if layer.spec.batch_independent and x.size_of(frames).dims:
             return get_size_tensor(frames)
         return int(x.size_of(frames).max)

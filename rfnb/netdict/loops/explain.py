@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.show import Shown
 from rfnb.netdict.build import NetNode
-from rfnb.netdict.layer import Layer
+from rfnb.netdict.layer import ChoosingLayer, Layer
 from rfnb.netdict.loops.net import RecNet
 from rfnb.netdict.loops.order import looked_into, needs_of, shortest_way, users_of
 from rfnb.netdict.resolve import Scope
@@ -165,7 +165,7 @@ class _Places:
             return "has a loop of its own, which runs in each step"
         if path == rec.end:
             return "ends the sequences"
-        if rec.beam is not None and layer.traits.in_search:
+        if rec.beam is not None and isinstance(layer, ChoosingLayer):
             return "chooses the hypotheses"
         if rec.beam is not None and layer.traits.by_place:
             return "belongs to places of the beam"

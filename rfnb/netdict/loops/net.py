@@ -44,7 +44,7 @@ class RecNet:
         sources: the paths of the sources outside of the loop.
         beam: the hypotheses of a search; None if there is none. last_choice: the layer that chooses them.
         choices: the result of the last search.
-        previous: by the path of a layer, the path of its value in the step before.
+        previous: the paths of layers whose value in the step before is needed.
         initial: by the same paths, the initial value: a number, a Parameter, the path of a layer, or "apply(0)".
         accumulated: the paths of values in the loop that are needed outside, for all steps.
         end: the path of the condition that ends sequences; None if their lengths are known.
@@ -67,7 +67,7 @@ class RecNet:
     beam: Dim | None = None
     last_choice: Layer | None = None
     choices: SearchChoices | None = None
-    previous: dict[str, str] = field(default_factory=dict)
+    previous: dict[str, None] = field(default_factory=dict)
     initial: dict[str, Any] = field(default_factory=dict)
     accumulated: dict[str, None] = field(default_factory=dict)
     inputs: dict[str, str] = field(default_factory=dict)
@@ -108,9 +108,13 @@ class RecNet:
         """Whether a loop is this one, or inside of it."""
         return isinstance(other, RecNet) and self in other.chain
 
+    def members(self, nodes: Mapping[str, NetNode]) -> list[NetNode]:
+        """The nodes of its steps, and those of loops inside of it."""
+        return [node for node in nodes.values() if node.loop in self]
+
     def inner(self, nodes: Mapping[str, NetNode]) -> set[RecNet]:
         """The loops inside of this one."""
-        return {node.loop for node in nodes.values() if node.loop is not None and node.loop in self} - {self}
+        return {node.loop for node in self.members(nodes) if node.loop is not None} - {self}
 
     def stacked_dims(self, x: Tensor) -> list[Dim]:
         """The dims of the values of all steps, by the template of a step."""
@@ -172,19 +176,24 @@ def with_frames(x: Tensor, old: Dim, new: Dim) -> Tensor:
     return convert_to_tensor(x.raw_tensor, dims=dims, sparse_dim=x.sparse_dim, feature_dim=x.feature_dim)
 
 
-def mapped(function: Callable[[Any, Any], object], made: object, template: Any) -> Any:
-    """The function of each tensor of a state and of its template, without the axes that grow from step to step."""
+def mapped(function: Callable[[Any, Any], object], made: object, other: Any, *, grown: bool = True) -> Any:
+    """A state with the function of each tensor in it and of that in another state, such as its template.
+
+    grown: whether also of tensors with an axis that grows from step to step; otherwise these stay as they are.
+    """
     if isinstance(made, Tensor):
-        return function(made, template)
+        return function(made, other)
     if not isinstance(made, dict):
         return made
-    growing = {part for part in template.values() if isinstance(part, Dim)}
-    parts = {}
-    for name, part in made.items():
-        of = template[name]
-        grows = isinstance(of, Tensor) and not growing.isdisjoint(of.dims)
-        parts[name] = part if grows and function is like else mapped(function, part, of)
-    return type(made)(parts)
+    growing = set[Dim]() if grown else grown_in(other)
+    stay = {name for name, part in other.items() if isinstance(part, Tensor) and not growing.isdisjoint(part.dims)}
+    parts = made.items()
+    return type(made)({n: x if n in stay else mapped(function, x, other[n], grown=grown) for n, x in parts})
+
+
+def grown_in(state: Mapping[str, object]) -> set[Dim]:
+    """The axes in a state, which grow from step to step."""
+    return {part for part in state.values() if isinstance(part, Dim)}
 
 
 def along(x: Tensor, axis: Dim) -> Tensor:

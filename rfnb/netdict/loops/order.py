@@ -16,7 +16,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.netdict.build import NetNode, run_node, stepping
-from rfnb.netdict.layer import LayerOfNets, SteppingLayer
+from rfnb.netdict.layer import ChoosingLayer, LayerOfNets, SteppingLayer
 from rfnb.netdict.layer_call import named_after
 from rfnb.netdict.loops.net import RecNet, along, forget_penalties
 from rfnb.netdict.resolve import reached
@@ -46,7 +46,7 @@ def split(
     for moved in (early, after):
         moved |= {node for node in values if node.kind == "part" and nodes[node.of] in moved}
     before, later = [node for node in values if node in early], [node for node in values if node in after]
-    _let_leave((*before, *later), rec.frames)
+    let_leave((*before, *later), rec.frames)
     return before, [item for item in inside if item not in early and item not in after], later
 
 
@@ -59,10 +59,10 @@ def _reached(
     return reached(inside, lambda node: nodes.intersection(neighbours(node) if isinstance(node, NetNode) else ()))
 
 
-def _let_leave(items: Iterable[Item], frames: Dim) -> None:
+def let_leave(nodes: Iterable[NetNode], frames: Dim) -> None:
     """Lets the layers that carry a state leave their loop: they are computed along an axis from now on."""
-    for node in items:
-        if isinstance(node, NetNode) and node.state is not None and node.layer is not None:
+    for node in nodes:
+        if node.state is not None and node.layer is not None:
             stepping(node).leave_loop(frames)
             node.left = True
 
@@ -97,8 +97,8 @@ def users_of(nodes: Mapping[str, NetNode], inside: Iterable[Item]) -> dict[str, 
     users: dict[str, list[Item]] = {}
     for item in inside:
         if isinstance(item, RecNet):
-            loops = [node for node in nodes.values() if node.loop is not None and node.loop in item]
-            needs = [*item.sources, *item.inputs.values(), *(path for node in loops for path in node.needs)]
+            members = item.members(nodes)
+            needs = [*item.sources, *item.inputs.values(), *(path for node in members for path in node.needs)]
         else:
             needs = [*item.needs_ever]
         for path in needs:
@@ -117,7 +117,7 @@ def _may_move(rec: RecNet, node: NetNode) -> bool:
     layer = node.layer
     if layer is None:
         return True
-    chooses = layer.traits.in_search and rec.beam is not None
+    chooses = isinstance(layer, ChoosingLayer) and rec.beam is not None
     return not layer.what_keeps and not chooses and not layer.traits.by_place
 
 
@@ -151,11 +151,6 @@ def over_frames(net: InnerNet) -> list[NetNode]:
         ordered.update({node.path: node for node in ready})
         todo = [node for node in todo if node.path not in ordered]
     return list(ordered.values())
-
-
-def leave_loop(net: InnerNet, frames: Dim) -> None:
-    """The layers of the unit that carry a state are computed along an axis from now on."""
-    _let_leave(net.nodes.values(), frames)
 
 
 def run_over_frames(
@@ -216,13 +211,13 @@ def needs_of(item: NetNode | RecNet, nodes: Mapping[str, NetNode]) -> list[str]:
     if isinstance(item, NetNode):
         return list(item.needs)
     rec = item
-    members = [node for node in nodes.values() if node.loop is not None and node.loop in rec]
+    members = rec.members(nodes)
     names = [*rec.sources, *rec.inputs.values(), *(path for path in rec.initial.values() if path in nodes)]
     names += [need for node in members for need in node.needs]
     for net in {node.loop for node in members if node.loop is not None}:
         names += [*net.sources, *net.inputs.values()]
         names += [path for path in net.initial.values() if isinstance(path, str) and path in nodes]
-    return [name for name in names if nodes[name].loop is None or nodes[name].loop not in rec]
+    return [name for name in names if nodes[name].loop not in rec]
 
 
 def put_in_order(rec: RecNet, nodes: Mapping[str, NetNode]) -> None:
@@ -270,16 +265,6 @@ def ends_of_steps(node: NetNode, rec: RecNet, nodes: Mapping[str, NetNode]) -> l
     return [*ends, *(path for path in inside if nodes[path].loop in rec)]
 
 
-def way_to_the_step_before(node: NetNode, nodes: Mapping[str, NetNode]) -> list[str]:
-    """The shortest way from a value, by what it needs, to one of the step before; if there is none, the value alone."""
-    way = shortest_way(
-        node.path,
-        lambda path: [need for need in nodes[path].needs if need in nodes and nodes[need].loop is node.loop],
-        lambda path: nodes[path].kind == "previous",
-    )
-    return way or [node.path]
-
-
 def shortest_way(start: str, needs: Callable[[str], Iterable[str]], ends: Callable[[str], bool]) -> list[str]:
     """The shortest way of at least one step from a value to one where `ends` is true; empty if there is none."""
     ways: list[list[str]] = [[start]]
@@ -296,8 +281,12 @@ def shortest_way(start: str, needs: Callable[[str], Iterable[str]], ends: Callab
 
 def _what_keeps(node: NetNode, rec: RecNet, nodes: Mapping[str, NetNode]) -> str:
     """What keeps a layer in the loop that could leave it otherwise: a path, or words."""
-    way = way_to_the_step_before(node, nodes)
-    if len(way) > 1:
+    way = shortest_way(  # to a value of the step before
+        node.path,
+        lambda path: [need for need in nodes[path].needs if need in nodes and nodes[need].loop is node.loop],
+        lambda path: nodes[path].kind == "previous",
+    )
+    if way:
         return " ← ".join(map(rec.name_of, way))
     if not rec.moves:
         return '"optimize_move_layers_out": False'

@@ -15,7 +15,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rfnb.core.ground.source import Listing
-from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.listener import active_listener
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
@@ -23,7 +22,7 @@ from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import RfError
 from rfnb.loop.loop import Loop
 from rfnb.netdict.axes import time_of
-from rfnb.netdict.build import NetNode, on_meta, stepping, take_parts
+from rfnb.netdict.build import NetNode, prepared_of, stepping, take_parts
 from rfnb.netdict.layer import ChoosingLayer, Layer, SteppingLayer
 from rfnb.netdict.layer_call import ErrorsOf, held_parameters, named_after
 from rfnb.netdict.loops.build import longest
@@ -43,7 +42,7 @@ from rfnb.netdict.loops.net import (
 )
 from rfnb.netdict.loops.order import needs_of
 from rfnb.netdict.loops.search import StepsOfSearch, result_of
-from rfnb.netdict.resolve import inner_net
+from rfnb.netdict.resolve import NET_OPTIONS, inner_net
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.math import cast
 from rfnb.ops.shape import set_feature_dim
@@ -135,7 +134,7 @@ def _located(layers: Mapping[str, object], prefix: str = "") -> Iterator[tuple[s
         line = getattr(described, "line", None)
         if line is not None:
             yield f"{prefix}{name}", line
-        if isinstance(inner := inner_net(described), Mapping):
+        if (inner := inner_net(described)) is not None:
             yield from _located(inner, f"{prefix}{name}/")
 
 
@@ -157,10 +156,10 @@ def _lines(layers: Mapping[str, Any], prefix: str, depth: int) -> Iterator[tuple
     for name, described in layers.items():
         indent = "    " * depth
         inner = inner_net(described)
-        if not isinstance(inner, Mapping):
+        if inner is None:
             yield f"{prefix}{name}", f'{indent}"{name}": {_shown(described)},'
             continue
-        key = "unit" if described["class"] == "rec" else "subnetwork"
+        key = NET_OPTIONS[described["class"]]
         options = {option: value for option, value in described.items() if option != key}
         yield f"{prefix}{name}", f'{indent}"{name}": {_shown(options)[:-1]}, "{key}": {{'
         yield from _lines(inner, f"{prefix}{name}/", depth + 1)
@@ -464,8 +463,6 @@ class RecRun:
         """The state of a layer before the first step."""
         assert node.state is not None
         inputs = {name: self.outside.get(path) for name, path in node.inputs.items()}
-        if node.prepared is None:
-            with get_run_ctx().train_flag_ctx(False), on_meta():
-                node.prepared = stepping(node).prepared(*(self.nodes[path].template for path in node.sources))
-        state: State = mapped(like, stepping(node).first_state(*node.prepared, **inputs), node.state)
+        first = stepping(node).first_state(*prepared_of(node, self.nodes), **inputs)
+        state: State = mapped(like, first, node.state, grown=False)
         return state

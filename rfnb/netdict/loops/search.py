@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LayerNotFound, NetworkError
 from rfnb.netdict.loops.build import choices
 from rfnb.netdict.loops.net import RecNet
-from rfnb.netdict.resolve import EXTRA, inner_net
+from rfnb.netdict.resolve import EXTRA, NET_OPTIONS, inner_net
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.math import cast, maximum, minimum, where
 from rfnb.ops.reduce import reduce_max
@@ -54,17 +54,15 @@ class SearchChoices:
 
 @dataclass
 class StepsOfSearch:
-    """The choices of a step, while it is computed. chosen: the newest one. by_layer: each by the name of its layer."""
+    """The choices of a step, while it is computed. chosen: the newest one."""
 
     loop: Loop
     rec: RecNet
     chosen: Any = None
-    by_layer: dict[str, object] = field(default_factory=dict)
 
-    def choose(self, name: str, scores: object, **options: object) -> Any:
+    def choose(self, scores: object, **options: object) -> Any:
         """A choice of `loop.choice`."""
         choice = self.loop.choice(scores, beam=self.rec.beam, **options)
-        self.by_layer[name] = choice
         if choice.parents is not None:
             self.chosen = choice
         return choice
@@ -114,9 +112,8 @@ def with_beam_size(layers: Mapping[str, Any], beam_size: int) -> Mapping[str, ob
     changed: Any = copy(layers)
     for name, described in layers.items():
         inner = inner_net(described)
-        if isinstance(inner, Mapping):
-            key = "unit" if described["class"] == "rec" else "subnetwork"
-            described = _with(described, key, with_beam_size(inner, beam_size))
+        if inner is not None:
+            described = _with(described, NET_OPTIONS[described["class"]], with_beam_size(inner, beam_size))
         elif name in choices({name: described}):
             described = _with(described, "beam_size", beam_size)
         changed[name] = described

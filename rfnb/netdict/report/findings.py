@@ -4,35 +4,32 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
-from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.text import did_you_mean
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import RfError
+from rfnb.netdict.axes import ragged
 from rfnb.netdict.build import NetNode, every_node
 from rfnb.netdict.config.values import Function, Unknown
 from rfnb.netdict.extern_data import ExternData
 from rfnb.netdict.layer import LAYERS, Layer
 from rfnb.netdict.loops.net import RecNet
+from rfnb.netdict.losses import LOSSES
 from rfnb.netdict.options import REQUIRED, checked
 from rfnb.netdict.report.outline import OutlineEntry, class_known
 from rfnb.netdict.report.rehearsal import rehearse
 from rfnb.netdict.resolve import reached
 from rfnb.netdict.spec import IGNORED
 
-NO_EFFECT = {
-    "rec": "max_seq_len back_prop optimize_move_layers_out unroll cheating include_eos",
-}
+if TYPE_CHECKING:
+    from rfnb.netdict.network import Network
+
+NO_EFFECT = {"rec": "max_seq_len back_prop optimize_move_layers_out unroll cheating include_eos"}
 """By class, options that a layer takes but that change nothing here."""
-NO_EFFECT_OF_LOSS = {
-    "ce": "safe_log_opts debug_dump use_fused fake_upper_bound",
-    "ctc": "use_native target_collapse_repeated",
-}
-"""By loss, options that change nothing here."""
 
 
 def ignored_options(described: Mapping[str, object]) -> Iterator[str]:
@@ -43,12 +40,11 @@ def ignored_options(described: Mapping[str, object]) -> Iterator[str]:
     options = LAYERS[cls].options if isinstance(cls, str) and cls in LAYERS else ()
     effective = ("custom_param_importer", *options)  # the former by rf.load
     yield from (name for name in described if (name in IGNORED and name not in effective) or name in none)
-    opts = described.get("loss_opts")
-    loss = described.get("loss")
-    for name in opts if isinstance(opts, Mapping) else ():
-        if isinstance(loss, str) and name in NO_EFFECT_OF_LOSS.get(loss, "").split():
-            yield f"loss_opts[{name!r}]"
-    ctc_opts = opts.get("ctc_opts") if isinstance(opts, Mapping) and loss == "ctc" else None
+    opts, loss = described.get("loss_opts"), described.get("loss")
+    if not isinstance(opts, Mapping) or not isinstance(loss, str) or loss not in LOSSES:
+        return
+    yield from (f"loss_opts[{name!r}]" for name in opts if name in LOSSES[loss].without_effect.split())
+    ctc_opts = opts.get("ctc_opts") if loss == "ctc" else None
     for name in ctc_opts if isinstance(ctc_opts, Mapping) else ():
         if name != "ignore_longer_outputs_than_inputs":
             yield f"loss_opts['ctc_opts'][{name!r}]"
@@ -61,8 +57,7 @@ def differences(node: NetNode, template: Tensor | None, *, evaluates: bool, insi
     """
     layer = node.layer
     assert layer is not None
-    frames = template is not None and any(dim.is_dynamic() and not dim.is_batch_dim() for dim in template.dims)
-    if frames and not layer.spec.batch_independent:
+    if template is not None and ragged(template.dims) and not layer.spec.batch_independent:
         for text in _of_the_batch(layer):
             way = "rf.Network(…, batch_independent=True)"
             yield f"{text}: values near the end of a shorter sequence depend on the batch", way
@@ -96,56 +91,53 @@ def _of_batch_norm(layer: Layer) -> Iterator[tuple[str, str]]:
         yield text, '"update_sample_only_in_training": True, "delay_sample_update": True'
 
 
-def _ragged(dims: Iterable[Dim]) -> bool:
-    """Whether sequences may differ in the length of one of the dims."""
-    return any(dim.is_dynamic() and not dim.is_batch_dim() for dim in dims)
+def _is_same(layer: Any) -> bool:
+    return str(layer.padding).lower() == "same"
+
+
+def _takes_later_frames(layer: Any) -> bool:
+    adjusts = layer.adjust_size_info
+    return not (adjusts if layer.amount < 0 else layer.pad and not adjusts)
+
+
+SLIDES = lambda x: x.same and {*x.sizes, *x.steps} != {1}, 'padding "same" reads frames after the end'
+WINDOW, BEHIND = "the window reads frames after the end", "begins behind the longest sequence of the one before"
+UNMASKED = "use_time_mask False counts frames after the end"
+READS_PADDING: dict[str, tuple[Callable[[Any], object], str]] = {
+    "conv": SLIDES,
+    "pool": SLIDES,
+    "window": (_is_same, WINDOW),
+    "weighted_sum": (lambda x: x.windows and _is_same(x) and ragged(x.axes), WINDOW),
+    "cumsum": (lambda x: x.reverse and x.axis is not None, "the sum from the end begins with frames after it"),
+    "resize": (lambda x: x.kind in ("linear", "cubic"), "{0.kind} interpolation reads frames after the end"),
+    "shift_axis": (lambda x: ragged([x.axis]) and _takes_later_frames(x), "the shift takes frames from after the end"),
+    "slice": (
+        lambda x: ragged([x.axis]) and (x.slice_step or 1) < 0 and x.slice_start is x.slice_end is None,
+        "in reverse order, frames after the end come first",
+    ),
+    "norm": (lambda x: ragged(x.over), "the mean over time counts frames after the end"),
+    "pad": (
+        lambda x: ragged(x.axes) and not x.at_own_end,
+        "frames are added behind the longest sequence (behavior version < 21)",
+    ),
+    "tile": (lambda x: ragged(old for old, *_ in x.times), f"each copy {BEHIND}"),
+    "concat": (lambda x: ragged(x.over), f"each part {BEHIND}"),
+    "reduce": (lambda x: x.use_time_mask is False and ragged(x.over), UNMASKED),
+    "softmax_over_spatial": (lambda x: x.use_time_mask is False and ragged([x.over]), UNMASKED),
+    "dot": (lambda x: not x.use_mask and ragged(x.reduced), "use_mask False counts frames after the end"),
+}
+"""By class, whether a layer lets frames after the end of a sequence into valid ones, and how."""
 
 
 def _of_the_batch(layer: Layer) -> Iterator[str]:
     """What lets frames after the end of a sequence into valid ones."""
-    options: dict[str, Any] = vars(layer)
-    cls = layer.layer_class
-    if cls in ("conv", "pool"):
-        sizes = options.get("filter_size") if cls == "conv" else options.get("pool_size")
-        sizes = sizes if isinstance(sizes, list | tuple) else [sizes]
-        steps = options.get("strides") or (sizes if cls == "pool" else 1)
-        steps = steps if isinstance(steps, list | tuple) else [steps]
-        wide = any(size not in (None, 1) for size in sizes) or any(step not in (None, 1) for step in steps)
-        if wide and str(options.get("padding")).lower() == "same":
-            yield 'padding "same" reads frames after the end'
-    elif cls == "window" and str(options.get("padding", "same")).lower() == "same":
-        yield "the window reads frames after the end"
-    elif cls == "weighted_sum" and options["windows"] and str(options["padding"]).lower() == "same":
-        if _ragged(options["axes"]):
-            yield "the window reads frames after the end"
-    elif cls == "cumsum" and options.get("reverse") and options.get("axis") is not None:
-        yield "the sum from the end begins with frames after it"
-    elif cls == "resize" and options.get("kind") in ("linear", "cubic"):
-        yield f"{options['kind']} interpolation reads frames after the end"
-    elif cls == "shift_axis" and _ragged([options["axis"]]):
-        adjusts = options["adjust_size_info"]
-        if not (adjusts if options["amount"] < 0 else options["pad"] and not adjusts):
-            yield "the shift takes frames from after the end"
-    elif cls == "slice" and _ragged([options["axis"]]) and (options["slice_step"] or 1) < 0:
-        if options["slice_start"] is options["slice_end"] is None:
-            yield "in reverse order, frames after the end come first"
-    elif cls == "norm" and _ragged(options["over"]):
-        yield "the mean over time counts frames after the end"
-    elif cls == "pad" and _ragged(options["axes"]) and not options["at_own_end"]:
-        yield "frames are added behind the longest sequence (behavior version < 21)"
-    elif cls == "tile" and _ragged(old for old, *_ in options["times"]):
-        yield "each copy begins behind the longest sequence of the one before"
-    elif cls == "concat" and _ragged(options["over"]):
-        yield "each part begins behind the longest sequence of the one before"
-    elif (cls == "reduce" and options["use_time_mask"] is False and _ragged(options["over"])) or (
-        cls == "softmax_over_spatial" and options["use_time_mask"] is False and _ragged([options["over"]])
-    ):
-        yield "use_time_mask False counts frames after the end"
-    elif cls == "dot" and not options["use_mask"] and _ragged(options["reduced"]):
-        yield "use_mask False counts frames after the end"
-    elif "computation" in options and options["computation"].padding.counted:
+    cls, attributes = layer.layer_class or "", vars(layer)
+    reads, text = READS_PADDING.get(cls, (lambda _: False, ""))
+    if reads(layer):
+        yield text.format(layer)
+    elif "computation" in attributes and attributes["computation"].padding.counted:
         yield "the expression counts frames after the end"
-    masked = options.get("masked_time") if cls == "batch_norm" else None
+    masked = attributes.get("masked_time") if cls == "batch_norm" else None
     setting = layer.spec.common.batch_norm
     if isinstance(setting, Mapping):
         masked = setting.get("masked_time")
@@ -199,25 +191,7 @@ class NetworkReport(Shown):
         return [finding for finding in self.findings if finding.level == level]
 
 
-class Reported(Protocol):
-    """What a report needs of a network."""
-
-    name: str
-    config: dict[str, Any]
-    extern_data: ExternData
-    train_flag: bool | None
-    eval_flag: bool
-    failures: dict[str, Exception]
-    notes: dict[int, str]
-
-    def outline(self) -> dict[str, OutlineEntry]: ...  # noqa: D102
-
-    def search_faults(self) -> Iterator[tuple[str, Exception]]: ...  # noqa: D102
-
-    def get_num_params(self) -> int: ...  # noqa: D102
-
-
-def report_of(net: Reported, nodes: Mapping[str, NetNode], order: Sequence[NetNode | RecNet]) -> NetworkReport:
+def report_of(net: Network, nodes: Mapping[str, NetNode], order: Sequence[NetNode | RecNet]) -> NetworkReport:
     """The report of a network, given its nodes and the order in which they are computed.
 
     >>> net = rf.Network(extern_data=rf.ExternData({"data": {"dim": 3}}))
@@ -266,7 +240,7 @@ def _behind(paths: Sequence[str], entries: Mapping[str, OutlineEntry]) -> int:
 
 
 def _stops(
-    net: Reported, nodes: Mapping[str, NetNode], order: Sequence[NetNode | RecNet], entries: Mapping[str, OutlineEntry]
+    net: Network, nodes: Mapping[str, NetNode], order: Sequence[NetNode | RecNet], entries: Mapping[str, OutlineEntry]
 ) -> Iterator[NetworkFinding]:
     if not any(entry.used for entry in entries.values()):
         yield NetworkFinding("stops", "there is no layer to construct", way='a layer "output", or one with a loss')
@@ -304,7 +278,7 @@ def _stop(path: str, entry: OutlineEntry | None, error: Exception, part: str = "
 
 
 def with_stub(
-    finding: NetworkFinding, net: Reported, entries: Mapping[str, OutlineEntry], nodes: Mapping[str, NetNode]
+    finding: NetworkFinding, net: Network, entries: Mapping[str, OutlineEntry], nodes: Mapping[str, NetNode]
 ) -> NetworkFinding:
     """The finding, with the functions to fill in if a function of the config stops its layers."""
     stubs: dict[str, str] = {}
@@ -385,7 +359,7 @@ def _ignored(entries: Mapping[str, OutlineEntry]) -> Iterator[NetworkFinding]:
 
 
 def _differs(
-    net: Reported, outside: Mapping[str, NetNode], nodes: Mapping[str, NetNode], entries: Mapping[str, OutlineEntry]
+    net: Network, outside: Mapping[str, NetNode], nodes: Mapping[str, NetNode], entries: Mapping[str, OutlineEntry]
 ) -> Iterator[NetworkFinding]:
     for path, node in nodes.items():
         if node.layer is not None and path in entries:

@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rfnb.errors import RfError
-from rfnb.netdict import options as _options
-from rfnb.netdict.build import reused_layers
+from rfnb.netdict.build import layers_in_options, reused_layers
 from rfnb.netdict.builder import class_of
 from rfnb.netdict.extern_data import ExternData
 from rfnb.netdict.inner_net import UNIT, InnerScope
 from rfnb.netdict.layer import Layer, layer_by_class
-from rfnb.netdict.resolve import EXTRA, Scope, inner_net, names_of_sources
+from rfnb.netdict.resolve import EXTRA, Scope, first_target, inner_net, names_of_sources, registered_in
 from rfnb.netdict.versions import holds
 
 PLAIN = frozenset("class from target loss activation unit kind mode eval name_scope loss_opts".split())
@@ -100,13 +99,9 @@ class _Outliner:
         self.from_is_required = holds("from is required", version)
         self.default_input, self.default_target = default_input, default_target
         self.scopes: dict[str, Scope] = {}
-        self.aliases: dict[str, str] = {}
+        self.aliases = registered_in(net_dict)
         self.entries: dict[str, OutlineEntry] = {}
         root = Scope(net_dict)
-        for name, described in net_dict.items():
-            key = described.get("register_as_extern_data") if isinstance(described, Mapping) else None
-            if isinstance(key, str):
-                self.aliases[key] = name
         todo = [root]
         while todo:
             todo += self._collect(todo.pop())
@@ -124,7 +119,7 @@ class _Outliner:
                 scope.path + name, name, scope, described, around=outer
             )
             inner = inner_net(described)
-            if isinstance(inner, Mapping):
+            if inner is not None:
                 sub = self.scopes[entry.path] = scope.sub(name)
                 entry.ends = [sub.path + end for end in _inner_ends(inner)]
                 yield sub
@@ -179,8 +174,7 @@ class _Outliner:
             yield self._reference(scope, "from", described["masked_from"])
         for name in reused_layers(described.get("reuse_params")):
             yield self._reference(scope, "reuse_params", name)
-        target = described.get("target")
-        target = target[0] if isinstance(target, list | tuple) and target else target
+        target = first_target(described.get("target"))
         if target is None and described.get("loss") not in (None, "as_is"):
             target = self.default_target
         if isinstance(target, str):
@@ -260,11 +254,4 @@ def _named(
                 if option not in PLAIN and isinstance(name, str) and is_layer(name):
                     yield option, name
         return
-    for option, declared in known.options.items():
-        value = described.get(option)
-        if declared.kind == "layer" and isinstance(value, str):
-            yield option, value
-        elif declared.kind == "layers" and value is not None:
-            references: dict[str, str] = {}
-            _options.without_layers(value, declared.types, option, references)
-            yield from ((option, name) for name in references.values())
+    yield from layers_in_options(known, described)

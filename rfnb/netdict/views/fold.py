@@ -372,12 +372,8 @@ class NetFolder:
         return max((f"{loop}/" for loop in self.loops if path.startswith(f"{loop}/")), key=len, default="")
 
     def _target(self, entry: OutlineEntry | None) -> str | None:
-        targets = (
-            [reference.path for reference in entry.references if reference.option == "target"]
-            if entry is not None
-            else []
-        )
-        return targets[0] if targets else None
+        references = () if entry is None else entry.references
+        return next((reference.path for reference in references if reference.option == "target"), None)
 
     def _port(self, body: GraphBody, ports: dict[str, str], path: str, net: str, back: bool) -> str:
         name = path.removeprefix(net) if net else path.removeprefix("data:")

@@ -104,6 +104,17 @@ def test_what_follows_is_told_for_networks():
     assert follows["ff", "dims"][0].endswith("6}") and follows["ff", "dims"][1].endswith("7}")
 
 
+@pytest.mark.parametrize("size", [5, rf.Dim(5, name="window")])
+def test_the_receptive_field_of_a_window_is_its_size(size):
+    def fields(size):
+        window = {"class": "window", "window_size": size, "from": "data"}
+        merged = {"class": "merge_dims", "axes": ["static:0", "F"], "from": "window"}
+        return network({"window": window, "output": merged})
+
+    rows = rf.diff(fields(3), fields(size)).consequences
+    assert [x.after for x in rows if x.what == "receptive field"] == ["5 frames, one for 1 frame"]
+
+
 def test_the_view_escapes_names_of_layers():
     difference = rf.diff(LAYERS, {**LAYERS, "<img src=x>": {"class": "copy", "from": "data"}})
     view = rf.show(difference)

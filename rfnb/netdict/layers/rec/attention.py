@@ -11,7 +11,7 @@ from rfnb.core.tensor.arguments import Count, Positive, Probability
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import NetworkError
-from rfnb.netdict.axes import time_of, with_last, without
+from rfnb.netdict.axes import time_of, with_features, with_last, without
 from rfnb.netdict.layer import Layer, SteppingLayer
 from rfnb.netdict.layers.activations import initial_values
 from rfnb.netdict.layers.basic import N_OUT
@@ -71,7 +71,7 @@ class DotAttention(Layer, layer_class="dot_attention"):
     def compute(self, x: Tensor, base: Tensor, base_ctx: Tensor) -> Tensor:
         """{…, n}, {…, time, features}, {…, time, n} → {…, features}"""
         frames = frames_of(base)
-        energy = self.energy(_with_features_of(x, base_ctx), base_ctx)
+        energy = self.energy(with_features(x, base_ctx.feature_dim), base_ctx)
         weights = softmax(energy, axis=frames)
         return set_feature_dim(matmul(weights, base, reduce=frames), base.feature_dim)
 
@@ -101,13 +101,6 @@ def frames_of(base: Tensor) -> Dim:
 def features_of(x: Tensor) -> Dim:
     """The feature dim. Raises NetworkError if there is none."""
     return required(x.feature_dim, "attention needs features", x.describe_dims())
-
-
-def _with_features_of(x: Tensor, other: Tensor) -> Tensor:
-    """The source with the features of another value, which has as many."""
-    if x.feature_dim is other.feature_dim or x.feature_dim is None or other.feature_dim is None:
-        return x
-    return set_feature_dim(replace_dim(x, in_dim=x.feature_dim, out_dim=other.feature_dim)[0], other.feature_dim)
 
 
 class GaussWindowAttention(Layer, layer_class="gauss_window_attention"):

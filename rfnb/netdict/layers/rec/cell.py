@@ -14,7 +14,7 @@ from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import NetworkError
-from rfnb.netdict.axes import NetworkDims, time_of, without
+from rfnb.netdict.axes import NetworkDims, time_of, with_features, without
 from rfnb.netdict.layer import Layer, SteppingLayer
 from rfnb.netdict.layers.activations import activation_of, initial_values
 from rfnb.netdict.layers.basic import N_OUT
@@ -504,19 +504,9 @@ class GetLastHiddenState(Layer, layer_class="get_last_hidden_state", joins=False
     def compute(self, *states: Tensor) -> Tensor:
         """{…, n}, {…, n} → {…, n'}"""
         if self.combine == "add":
-            feature = states[0].feature_dim
-            y = reduce(add, (x if x.feature_dim is feature else _in(x, feature) for x in states))
+            y = reduce(add, (with_features(x, states[0].feature_dim) for x in states))
         elif self.combine == "concat":
             y = states[0] if len(states) == 1 else concat_features(*states)
         else:
             raise NetworkError("get_last_hidden_state: unknown `combine`", got=self.combine, expected="concat, add")
-        if self.out_dim is None or self.out_dim is y.feature_dim:
-            return y
-        return set_feature_dim(_in(y, self.out_dim), self.out_dim)
-
-
-def _in(x: Tensor, feature: Dim | None) -> Tensor:
-    """With another dim for the features."""
-    assert x.feature_dim is not None
-    assert feature is not None
-    return replace_dim(x, in_dim=x.feature_dim, out_dim=feature)[0]
+        return with_features(y, self.out_dim)

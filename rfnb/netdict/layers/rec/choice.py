@@ -125,7 +125,7 @@ class Choice(ChoosingLayer, layer_class="choice", joins=False):
             if exact is not None:
                 sources, options["input_type"] = (exact,), "log_prob"
         choice = steps.choose(
-            self.name, list(sources) if self.several else sources[0],
+            list(sources) if self.several else sources[0],
             axis=axes if self.several else axes[0], beam_size=size, **options,
         )  # fmt: skip
         labels = choice.labels if self.several else [choice.labels]

@@ -16,7 +16,7 @@ from rfnb.netdict.builder import Builder
 from rfnb.netdict.inner_net import TARGET, UNIT, InnerBuilder, InnerNet, chosen
 from rfnb.netdict.layer import LayerOfNets, SteppingLayer
 from rfnb.netdict.loops.net import along
-from rfnb.netdict.loops.order import leave_loop, run_over_frames, what_keeps
+from rfnb.netdict.loops.order import let_leave, run_over_frames, what_keeps
 from rfnb.netdict.options import REQUIRED, layer, value
 from rfnb.netdict.resolve import Scope, names_of_sources
 from rfnb.ops.concat import concat
@@ -135,7 +135,7 @@ class MaskedComputation(
     def leave_loop(self, axis: Dim) -> None:
         """The frames that the mask takes are packed, and the unit is computed along them."""
         self.left = axis, Dim(None, name=f"{axis.name} of {self.name_in_loop}", kind="spatial")
-        leave_loop(self.inner, self.left[1])
+        let_leave(self.inner.nodes.values(), self.left[1])
 
     def _over_frames(self, mask: Tensor, outside: Mapping[str, Tensor], axis: Dim, frames: Dim) -> Tensor:
         """Each frame has the output of the last one that the mask took, as in the steps. {…, axis} → {…, axis}"""
