@@ -13,7 +13,6 @@ from rfnb.core.dims.axis_names import AxisOrder, is_marked_time, mark_time
 from rfnb.core.dims.binding import bind_again
 from rfnb.core.dims.dim import Dim, batch_dim
 from rfnb.core.ground.backends import backend_of_raw
-from rfnb.core.ground.text import did_you_mean
 from rfnb.core.tensor.arguments import OneOf, Positive
 from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
@@ -164,10 +163,7 @@ class ExternData:
 
     def get_data(self, name: str) -> DataKey:
         """The description of a key. Raises DataNotFound."""
-        if name not in self.data:
-            hint = did_you_mean(name, self.data)
-            raise DataNotFound(f"there is no data key {name!r}", expected=", ".join(self.data) or "none", hint=hint)
-        return self.data[name]
+        return entry_of(self.data, name, f"there is no data key {name!r}", DataNotFound)
 
     def get_default_input_data(self) -> DataKey:
         """The description of the default input."""

@@ -181,9 +181,7 @@ class BatchNormCall:
         defaults |= {"update_sample_only_in_training": newer, "delay_sample_update": newer}
         opts.update({name: value for name, value in defaults.items() if opts[name] is None})
         short = layer.name.rpartition("/")[2]
-        prefix = ("", "", "v2_")[opts["param_version"]] or (
-            f"{short}_{short}_output_" if not opts["param_version"] else ""
-        )
+        prefix = (f"{short}_{short}_output_", "", "v2_")[opts["param_version"]]
         names = {part: f"batch_norm/{prefix}{part}" for part in ("mean", "variance", "beta", "gamma")}
         unit_dims = layer.pool.shape([1 for _ in x.dims[1:] if opts["param_version"] < 2], feature=False)
         dims = [*unit_dims, x.feature_dim]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -36,6 +36,9 @@ from rfnb.ops.math import (
 from rfnb.ops.random import random_uniform
 from rfnb.ops.reduce import reduce_logsumexp, reduce_mean, reduce_min, reduce_sum
 from rfnb.ops.shape import set_sparse_dim
+
+if TYPE_CHECKING:
+    from rfnb.netdict.loops.net import RecNet
 
 NEVER = -1e30
 """The logit of a label that was not drawn."""
@@ -208,14 +211,17 @@ class FastBaumWelch(LayerLoss, loss="fast_bw"):
         )
 
 
+def search_of(layer: Layer, x: Tensor) -> RecNet | None:
+    """The recurrent net whose search a value is of: that with a beam of its dims."""
+    return next((rec for rec in layer.spec.nets.values() if rec.beam is not None and rec.beam in x.dims), None)
+
+
 def scores_of_search(layer: Layer, output: Tensor) -> tuple[Tensor, Dim]:
     """The scores of the hypotheses of the search that an output comes from, and the beam. → {batch, beam}
 
     Raises NetworkError if it comes from no search.
     """
-    search = next(
-        (rec for rec in layer.spec.nets.values() if rec.beam is not None and rec.beam in output.sig.index), None
-    )
+    search = search_of(layer, output)
     if search is None or search.beam is None:
         fault = f"the loss {layer.spec.common.loss} needs the hypotheses of a search"
         raise NetworkError(fault, got=output.describe_dims(), hint="rf.Network(…, train_flag=True, search_flag=True)")

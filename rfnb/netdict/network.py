@@ -706,13 +706,10 @@ class Network(Interface):
 
     def _has_loss(self, node: NetNode) -> bool:
         """Whether the loss of a layer counts: those in loops are for training."""
-        if (
-            node.loss is None
-            or node.layer is None
-            or (self.search_flag and node.layer.spec.common.loss_only_on_non_search)
-        ):
+        if node.loss is None or node.layer is None:
             return False
-        return node.loop is None or self.train_flag is not False
+        skipped = self.search_flag and node.layer.spec.common.loss_only_on_non_search
+        return not skipped and (node.loop is None or self.train_flag is not False)
 
     def maybe_construct_objective(self) -> None:
         """Nothing: `get_objective` computes it."""

@@ -23,10 +23,10 @@ def required(value: Value | None, fault: str, got: object = None, expected: str 
     return value
 
 
-def entry_of(table: Mapping[str, Value], name: str, fault: str) -> Value:
-    """The entry with this name. Raises NetworkError, with the names that there are, for another one."""
+def entry_of(table: Mapping[str, Value], name: str, fault: str, kind: type[NetworkError] = NetworkError) -> Value:
+    """The entry with this name. Raises an error of this kind, with the names that there are, for another one."""
     if name not in table:
-        raise NetworkError(fault, expected=", ".join(table), hint=did_you_mean(name, table))
+        raise kind(fault, expected=", ".join(table) or "none", hint=did_you_mean(name, table))
     return table[name]
 
 

@@ -17,7 +17,7 @@ from rfnb.core.tensor.op import OPS
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
-from rfnb.netdict.code.names import Names, assignment, attribute, identifier, literal
+from rfnb.netdict.code.names import Names, assignment, attribute, identifier, in_module, literal
 from rfnb.netdict.code.trace import Call, unwritten
 
 OPERATORS = {
@@ -240,56 +240,73 @@ class BodyWriter:
             self.call(call, calls[i + 1] if i + 1 < len(calls) else None)
 
     def call(self, call: Call, following: Call | None) -> None:
-        """Writes a call."""
-        if call.kind == "loop":
-            name = self.loops[id(call.result)] = self.place.names.new("loop")
-            self.assigned(call, f"rf.Loop({self.arguments(call)})", name)
-        elif call.kind == "with":
-            with self.inside(call):
-                self.write(call.body)
-        elif call.kind == "set":
-            self.assigned(call, self.value(call.args[0]), self.state(call))
-        elif call.kind == "get":
-            self.assign(call, self.state(call), None)
-        elif call.kind == "cell":
-            for name, weight in call.weights.items():
-                if not isinstance(weight, Parameter):
-                    *parts, last = name.split(".")
-                    owner = "self.cell"
-                    for part in parts:
-                        owner = attribute(owner, part)
-                    self.line(assignment(owner, last, self.value(weight)))
-            self.assign(call, f"self.cell({self.arguments(call)})", None)
-        elif call.kind == "l2":
-            self.penalty(call)
-        elif call.kind == "raw":
-            x = call.result
-            about = {"dims": list(x.dims), "sparse_dim": x.sparse_dim, "feature_dim": x.feature_dim}
-            options = "".join(f", {name}={self.value(value)}" for name, value in about.items() if value is not None)
-            self.assign(call, f"rf.convert_to_tensor({self.atom(call.args[0])}.raw_tensor{options})", None)
-        elif call.name == "choice" and call.kind == "method":
-            name = self.loops[id(call.result)] = self.place.names.new("choice")
-            self.assigned(call, f"{self.loops[id(call.loop)]}.choice({self.arguments(call)})", name)
-            labels = call.result.labels
-            path = f"{name}.labels" + ("[0]" if isinstance(labels, list | tuple) else "")
-            labels = labels[0] if isinstance(labels, list | tuple) else labels
-            for i, dim in enumerate(labels.dims):
-                if is_beam(dim):  # of the hypotheses after the choice
-                    self.know(dim, f"{path}.dims[{i}]")
-                    self.local.add(id(dim))
-        elif call.kind in ("method", "attribute"):
-            text = f"{self.loops[id(call.loop)]}.{call.name}"
-            is_read = call.kind == "attribute" or call.name == "iter_idx"
-            self.assign(call, text if is_read else f"{text}({self.arguments(call)})", None)
-        elif not gives_back(call):
-            self.op(call, following)
+        """Writes a call, as the method for its kind says."""
+        getattr(self, f"write_{call.kind}")(call, following)
 
-    def penalty(self, call: Call) -> None:
+    def write_loop(self, call: Call, following: Call | None) -> None:
+        """Writes the line that makes a loop."""
+        name = self.loops[id(call.result)] = self.place.names.new("loop")
+        self.assigned(call, f"rf.Loop({self.arguments(call)})", name)
+
+    def write_with(self, call: Call, following: Call | None) -> None:
+        """Writes the body of a loop."""
+        with self.inside(call):
+            self.write(call.body)
+
+    def write_set(self, call: Call, following: Call | None) -> None:
+        """Writes a line that sets a state."""
+        self.assigned(call, self.value(call.args[0]), self.state(call))
+
+    def write_get(self, call: Call, following: Call | None) -> None:
+        """Writes a line that reads a state."""
+        self.assign(call, self.state(call), None)
+
+    def write_cell(self, call: Call, following: Call | None) -> None:
+        """Writes a call of a cell, which gets the weights that are computed."""
+        for name, weight in call.weights.items():
+            if not isinstance(weight, Parameter):
+                self.line(assignment(*in_module("self.cell", name), self.value(weight)))
+        self.assign(call, f"self.cell({self.arguments(call)})", None)
+
+    def write_l2(self, call: Call, following: Call | None) -> None:
         """Writes the L2 norm of weights."""
         weights, factor = call.args
         name = self.place.names.new("weights")
         self.line(f"{name} = {self.value(weights)}")
         self.assign(call, Text(f"{self.value(factor)} * sum({self.SQUARES} for weight in {name})", 2), None)
+
+    def write_raw(self, call: Call, following: Call | None) -> None:
+        """Writes a tensor with other dims for the same numbers."""
+        x = call.result
+        about = {"dims": list(x.dims), "sparse_dim": x.sparse_dim, "feature_dim": x.feature_dim}
+        options = "".join(f", {name}={self.value(value)}" for name, value in about.items() if value is not None)
+        self.assign(call, f"rf.convert_to_tensor({self.atom(call.args[0])}.raw_tensor{options})", None)
+
+    def write_method(self, call: Call, following: Call | None) -> None:
+        """Writes a call of a method of a loop, or of a choice."""
+        text = f"{self.loops[id(call.loop)]}.{call.name}"
+        text = text if call.name == "iter_idx" else f"{text}({self.arguments(call)})"
+        if call.name != "choice":
+            self.assign(call, text, None)
+            return
+        name = self.loops[id(call.result)] = self.place.names.new("choice")
+        self.assigned(call, text, name)
+        labels = call.result.labels
+        path = f"{name}.labels" + ("[0]" if isinstance(labels, list | tuple) else "")
+        labels = labels[0] if isinstance(labels, list | tuple) else labels
+        for i, dim in enumerate(labels.dims):
+            if is_beam(dim):  # of the hypotheses after the choice
+                self.know(dim, f"{path}.dims[{i}]")
+                self.local.add(id(dim))
+
+    def write_attribute(self, call: Call, following: Call | None) -> None:
+        """Writes a line that reads an attribute of a choice, or of a search."""
+        self.assign(call, f"{self.loops[id(call.loop)]}.{call.name}", None)
+
+    def write_op(self, call: Call, following: Call | None) -> None:
+        """Writes an op, unless it gave back what it got."""
+        if not gives_back(call):
+            self.op(call, following)
 
     def assigned(self, call: Call, text: str, target: str) -> None:
         """Writes a line that sets something."""

@@ -23,6 +23,7 @@ from rfnb.netdict.code.names import (
     class_name,
     folded,
     identifier,
+    in_module,
     literal,
     remark,
     wrapped,
@@ -427,14 +428,6 @@ class ModuleWriter:
                 elif of is None:
                     lines.append(assignment(self.read(path), name, self.LAYER_CLASS.new_parameter(x, dim)))
         return lines
-
-
-def in_module(owner: str, path: str) -> tuple[str, str]:
-    """The module that has an attribute, "layers.0.weight" of `self` for example, and the last name."""
-    *parts, last = path.split(".")
-    for part in parts:
-        owner = attribute(owner, part) if part else owner
-    return owner, last
 
 
 def called_in(trace: Trace) -> dict[int, str]:

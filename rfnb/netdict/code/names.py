@@ -67,6 +67,14 @@ def attribute(owner: str, name: str) -> str:
     return f"{owner}.{name}" if plain else f"getattr({owner}, {name!a})"
 
 
+def in_module(owner: str, path: str) -> tuple[str, str]:
+    """The module that has an attribute, "layers.0.weight" of `self` for example, and the last name."""
+    *parts, last = path.split(".")
+    for part in parts:
+        owner = attribute(owner, part) if part else owner
+    return owner, last
+
+
 def assignment(owner: str, name: str, value: str) -> str:
     """A line that sets an attribute."""
     text = attribute(owner, name)

@@ -17,7 +17,7 @@ from rfnb.core.dims.dim import Dim, batch_dim
 from rfnb.core.ground.nested import leaves
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.netdict.code.body import OPERATORS, BodyWriter, Place, Text, atom, gives_back, infix, uses_of
+from rfnb.netdict.code.body import OPERATORS, BodyWriter, Place, Text, atom, infix, uses_of
 from rfnb.netdict.code.names import identifier
 from rfnb.netdict.code.trace import Call, Unwritten, unwritten
 from rfnb.ops.math import SIGNS
@@ -250,19 +250,6 @@ class TorchBody(BodyWriter):
 
     # -- calls
 
-    def call(self, call: Call, following: Call | None) -> None:
-        """Writes a call."""
-        if call.kind == "l2":
-            self.penalty(call)
-        elif call.kind == "cell":
-            self.lstm(call)
-        elif not gives_back(call):
-            self.op(call, following)
-
-    def lstm(self, call: Call) -> None:
-        """Writes a cell."""
-        raise NotImplementedError
-
     def op(self, call: Call, following: Call | None) -> None:
         """Writes an op."""
         name, call = call.name, normalized(call)
@@ -471,25 +458,17 @@ class TorchLoops(TorchBody):
         self.fors: dict[int, For] = {}
         self.open: list[For] = []
 
-    def call(self, call: Call, following: Call | None) -> None:
-        """Writes a call."""
-        if call.kind == "loop":
-            if call.kwargs["axis"] is None:
-                raise unwritten(call.owner, "a loop without an axis")
-            self.fors[id(call.result)] = For(call.kwargs["axis"], call.kwargs["max_seq_len"])
-        elif call.kind == "with":
-            with self.inside(call):
-                self.write(call.body)
-        elif call.kind == "set":
-            self.set_state(call)
-        elif call.kind == "get":
-            self.get_state(call)
-        elif call.kind == "raw":
-            self.same_frames(call, following)
-        elif call.kind in ("method", "attribute"):
-            getattr(self, f"loop_{call.name}")(call, following)
-        else:
-            super().call(call, following)
+    def write_loop(self, call: Call, following: Call | None) -> None:
+        """Begins a loop."""
+        if call.kwargs["axis"] is None:
+            raise unwritten(call.owner, "a loop without an axis")
+        self.fors[id(call.result)] = For(call.kwargs["axis"], call.kwargs["max_seq_len"])
+
+    def write_method(self, call: Call, following: Call | None) -> None:
+        """Writes a call of a method of a loop."""
+        getattr(self, f"loop_{call.name}")(call, following)
+
+    write_attribute = write_method
 
     # -- the loop
 
@@ -564,7 +543,7 @@ class TorchLoops(TorchBody):
             of.start += len(lines)
         return variable
 
-    def same_frames(self, call: Call, following: Call | None) -> None:
+    def write_raw(self, call: Call, following: Call | None) -> None:
         """The same frames along another axis."""
         x, result = call.args[0], call.result
         for old, new in zip(x.dims, result.dims, strict=True):
@@ -605,7 +584,7 @@ class TorchLoops(TorchBody):
 
     # -- states
 
-    def set_state(self, call: Call) -> None:
+    def write_set(self, call: Call, following: Call | None) -> None:
         """Sets a state, before the steps or at the end of one."""
         of = self.fors[id(call.loop)]
         updates: list[tuple[str, str]] = []
@@ -629,7 +608,7 @@ class TorchLoops(TorchBody):
         for name, text in updates:
             self.line(f"{name} = {text}")
 
-    def get_state(self, call: Call) -> None:
+    def write_get(self, call: Call, following: Call | None) -> None:
         """Reads a state."""
         of = self.fors[id(call.loop)]
         for part, x in parts_of(call.result, Tensor):

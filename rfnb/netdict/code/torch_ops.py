@@ -389,12 +389,7 @@ class TorchOps(TorchLoops):
     def op_transposed_conv(self, call: Call) -> str:
         """A transposed convolution."""
         x, kwargs = call.args[0], call.kwargs
-        feature, weight, out_dim, axes = (
-            kwargs["in_dim"],
-            kwargs["filter"],
-            kwargs["out_dim"],
-            kwargs["in_spatial_dims"],
-        )
+        feature, weight, out_dim, axes = (kwargs[n] for n in ("in_dim", "filter", "out_dim", "in_spatial_dims"))
         sizes = [dim.get_dim_value() for dim in kwargs["filter_size"]]
         batch_axes = [dim for dim in axes_of(x) if dim not in axes and dim is not feature]
         text = self.filled(x, axes, "0") if kwargs["use_mask"] is not False else self.value(x)
@@ -617,7 +612,7 @@ class TorchOps(TorchLoops):
 
     # -- cells
 
-    def lstm(self, call: Call) -> None:
+    def write_cell(self, call: Call, following: Call | None) -> None:
         """Writes an LSTM."""
         layer = self.of.layer.cell
         cell, in_dim, out_dim = layer.cell, layer.in_dim, layer.out_dim
@@ -630,12 +625,11 @@ class TorchOps(TorchLoops):
             if weight is not None:
                 gates_first = len(weight.dims) == 1 or weight.dims[0] is cell.gate_dim
                 layout[id(weight)] = where + "_l0" * (not step), None if gates_first else (1, 0), order
-        flags = ("" if step else ", batch_first=True") + (
-            "" if call.weights.get("bias") is not None else ", bias=False"
-        )
+        has_bias = call.weights.get("bias") is not None
+        flags = ("" if step else ", batch_first=True") + ("" if has_bias else ", bias=False")
         constructor = f"nn.LSTM{'Cell' * step}({self.of.size(in_dim)}, {self.of.size(out_dim)}{flags})"
         module = self.of.module("lstm", constructor, layout)
-        if call.weights.get("bias") is not None:
+        if has_bias:
             self.of.no_second_bias(f"{module}.bias_hh{'_l0' * (not step)}", module, cell.forget_bias)
         text = self.atom(x)
         dims = [*axes_of(x), *([in_dim] if x.sparse_dim is in_dim else [])]

@@ -44,6 +44,8 @@ COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 OPERATORS = {ast.Mult: "mul", ast.Div: "truediv", ast.BitOr: "or", ast.BitAnd: "and"}
 """The names of methods for operators, where they are not those of the syntax tree."""
+OF_FRAME = ("globals", "locals", "vars", "dir", "super", "eval", "exec")
+"""Functions that read the frame in which they are called."""
 
 
 class Expressions:
@@ -336,11 +338,7 @@ class Expressions:
 
     def _Call(self, node: ast.Call, frame: Frame) -> object:
         name = node.func.id if isinstance(node.func, ast.Name) else None
-        if (
-            name in ("globals", "locals", "vars", "dir", "super", "eval", "exec")
-            and name not in frame.names
-            and not node.keywords
-        ):
+        if name in OF_FRAME and name not in frame.names and not node.keywords:
             return self._of_frame(name, [self.value(arg, frame) for arg in node.args], frame)
         function = self.value(node.func, frame)
         args = tuple(self._entries(node.args, frame))

@@ -125,11 +125,8 @@ class SliceNd(Layer, layer_class="slice_nd"):
         frames = self.axis
         if not self.counts:
             if isinstance(start, Traced) or isinstance(size, Traced):
-                fault, way = (
-                    "slice_nd: the number of frames differs at each step",
-                    '"size": a number (0 after the end)',
-                )
-                raise NetworkError(fault, got=f'"size": {self.size!r:.40}', expected=way)
+                fault, got = "slice_nd: the number of frames differs at each step", f'"size": {self.size!r:.40}'
+                raise NetworkError(fault, got=got, expected='"size": a number (0 after the end)')
             begin = cast(full(dims=[], fill_value=self.start, dtype="int64") if start is None else start, "int64")
             end = None if size is None else begin + cast(size, "int64")
             return slice_(x, axis=frames, start=begin, end=end, out_dim=self.sliced)[0]

@@ -16,6 +16,8 @@ from rfnb.nn.module.module import Module
 from rfnb.trace.graph.model_graph import model_graph
 
 LayerPlace = Literal["before the loop", "each step", "after the loop"]
+BEFORE: LayerPlace = "before the loop"
+AFTER: LayerPlace = "after the loop"
 Nodes = Mapping[str, NetNode]
 
 
@@ -114,16 +116,14 @@ class _Places:
         self.reasons = {path: reason for path, reason in reasons.items() if reason}
         free = {path for path in paths if path not in self.reasons and nodes[path].kind != "previous"}
         stateless = {path for path in free if nodes[path].state is None}
-        self.before = _closed(stateless, self.needs)
-        self.after = _closed(stateless - self.before, self.needed_by)
-        self.places: dict[str, LayerPlace] = dict.fromkeys([node.path for node in rec.before], "before the loop")
-        self.places |= dict.fromkeys([node.path for node in rec.after], "after the loop")
+        before = _closed(stateless, self.needs)
+        after = _closed(stateless - before, self.needed_by)
+        self.places: dict[str, LayerPlace] = dict.fromkeys([*before, *(node.path for node in rec.before)], BEFORE)
+        self.places |= dict.fromkeys([*after, *(node.path for node in rec.after)], AFTER)
 
     def of(self, path: str) -> LayerPlace:
         """The place of a layer: where the network has moved it, or where the loop moves its ops."""
-        if path in self.places:
-            return self.places[path]
-        return "before the loop" if path in self.before else "after the loop" if path in self.after else "each step"
+        return self.places.get(path, "each step")
 
     def kept_by(self, path: str) -> tuple[tuple[str, ...], str]:
         """What keeps a layer in the steps: a path, and words."""

@@ -230,13 +230,9 @@ def put_in_order(rec: RecNet, nodes: Mapping[str, NetNode]) -> None:
         rec.make_own_axis()
     rec.before, rec.inside, rec.after = split(rec, nodes, items) if rec.moves else ([], items, [])
     for node in rec.inside:
-        if (
-            isinstance(node, NetNode)
-            and isinstance(node.layer, SteppingLayer)
-            and node.layer.needs_all_frames
-            and node.state is not None
-        ):
-            raise named_after(node.layer, NetworkError(
+        layer = node.layer if isinstance(node, NetNode) and node.state is not None else None
+        if isinstance(layer, SteppingLayer) and layer.needs_all_frames:
+            raise named_after(layer, NetworkError(
                 "it needs the whole sequence, but stays in the loop", got=_what_keeps(node, rec, nodes),
                 expected="a layer that may leave the loop: its sources do not depend on prev:…", hint='"direction": 1',
             ))  # fmt: skip

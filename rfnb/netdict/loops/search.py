@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.ground.text import did_you_mean
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LayerNotFound, NetworkError
 from rfnb.netdict.loops.build import choices
 from rfnb.netdict.loops.net import RecNet
-from rfnb.netdict.resolve import EXTRA, NET_OPTIONS, inner_net
+from rfnb.netdict.resolve import EXTRA, NET_OPTIONS, entry_of, inner_net
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.math import cast, maximum, minimum, where
 from rfnb.ops.reduce import reduce_max
@@ -131,18 +130,16 @@ def searched_net(net: Network, layer: str | None) -> RecNet:
     """The recurrent net whose search is asked for. Raises LayerNotFound if there is none, or no layer is named."""
     nets = net._builder.loops.nets
     searches = {path: rec for path, rec in nets.items() if rec.beam is not None and (layer or not EXTRA.match(path))}
-    if layer is not None and layer not in searches:
-        hint = did_you_mean(layer, searches)
-        fault = f"search: there is no search in a layer {layer!r}"
-        raise LayerNotFound(fault, expected=", ".join(searches) or "none", hint=hint)
+    if layer is not None:
+        return entry_of(searches, layer, f"search: there is no search in a layer {layer!r}", LayerNotFound)
     if not searches:
         raise LayerNotFound(
             "search: there is no layer of the class choice in a loop", got=f"loops: {', '.join(nets) or 'none'}",
             expected='"unit": {"output": {"class": "choice", …}, …}',
         )  # fmt: skip
-    if layer is None and len(searches) > 1:
+    if len(searches) > 1:
         raise LayerNotFound(
             "search: there are several searches", got=", ".join(searches),
             hint=f'net.search(batch, layer="{next(iter(searches))}")',
         )  # fmt: skip
-    return searches[layer if layer is not None else next(iter(searches))]
+    return next(iter(searches.values()))

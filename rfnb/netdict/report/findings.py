@@ -202,9 +202,7 @@ def report_of(net: Network, nodes: Mapping[str, NetNode], order: Sequence[NetNod
     entries, every = net.outline(), every_node(nodes)
     stops = [with_stub(finding, net, entries, every) for finding in _stops(net, nodes, order, entries)]
     faults = [] if stops else [*net.search_faults()]
-    searches = [
-        replace(_stop(path, entries.get(path), fault, "in a search: "), level="search") for path, fault in faults
-    ]
+    searches = [_stop(path, entries.get(path), fault, "in a search: ", "search") for path, fault in faults]
     findings = [*stops, *searches, *_ignored(entries), *_differs(net, nodes, every, entries)]
     findings += [NetworkFinding("ignored", note, lines=(line,)) for line, note in net.notes.items()]
     for group, names, way in training_keys(net.config):
@@ -266,15 +264,17 @@ def _finding(level: Level, what: str, entry: OutlineEntry, way: str = "") -> Net
     return NetworkFinding(level, what, (entry.path,), () if entry.line is None else (entry.line,), way)
 
 
-def _stop(path: str, entry: OutlineEntry | None, error: Exception, part: str = "") -> NetworkFinding:
+def _stop(
+    path: str, entry: OutlineEntry | None, error: Exception, part: str = "", level: Level = "stops"
+) -> NetworkFinding:
     fault, way = reason(error)
     if entry is None:
-        return NetworkFinding("stops", part + fault, (path,) if path else (), (), way)
+        return NetworkFinding(level, part + fault, (path,) if path else (), (), way)
     for name, value in entry.described.items():
         if isinstance(value, Unknown) and repr(value)[:40] in f"{fault} {error}":
             fault, way = _imported(name, value)
     fault, way = known_limit(entry, fault) or (fault, way)
-    return _finding("stops", part + fault, entry, way)
+    return _finding(level, part + fault, entry, way)
 
 
 def with_stub(

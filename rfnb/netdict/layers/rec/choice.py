@@ -13,8 +13,8 @@ from rfnb.netdict.axes import NetworkDims, without
 from rfnb.netdict.layer import ChoosingLayer, Layer
 from rfnb.netdict.layer_call import exact_log
 from rfnb.netdict.layers.basic import Copy
-from rfnb.netdict.loops.net import RecNet
 from rfnb.netdict.loops.search import SearchChoices, StepsOfSearch
+from rfnb.netdict.losses_of_layers import search_of
 from rfnb.netdict.options import value
 from rfnb.netdict.resolve import names_of_sources
 from rfnb.ops.create import zeros
@@ -145,11 +145,6 @@ class Choice(ChoosingLayer, layer_class="choice", joins=False):
         return None if self.loop is None else self.loop.choices
 
 
-def _search_of(layer: Layer, x: Tensor) -> RecNet | None:
-    """The recurrent net whose search a value is of: that with a beam of its dims."""
-    return next((rec for rec in layer.spec.nets.values() if rec.beam is not None and rec.beam in x.dims), None)
-
-
 class _OfHypotheses(ChoosingLayer):
     """A value of each hypothesis: that of this step in the loop, else the final one; zeros without a search."""
 
@@ -158,7 +153,7 @@ class _OfHypotheses(ChoosingLayer):
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, beam} → {…, beam}"""
-        search = _search_of(self, x)
+        search = search_of(self, x)
         if search is not None and search.choices is not None:
             of_all: Tensor = getattr(search.choices, self.found_as)
             return of_all
@@ -194,7 +189,7 @@ class Decide(Layer, layer_class="decide"):
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, beam} → {…}"""
-        search = _search_of(self, x)
+        search = search_of(self, x)
         if search is None or search.beam is None:
             return x
         if search.choices is None:  # a template
@@ -221,7 +216,7 @@ class SplitBatchBeam(Layer, layer_class="split_batch_beam"):
 
     def setup(self, x: Tensor) -> None:
         """The new axis."""
-        search = _search_of(self, x)
+        search = search_of(self, x)
         self.beam = None if search is None else search.beam
         if self.beam is not None and self.beam_dim is None:
             self.beam_dim = NetworkDims().static(self.beam.get_dim_value())
