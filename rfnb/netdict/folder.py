@@ -62,10 +62,15 @@ def by_cause(files: Sequence[Path], reports: Iterable[NetworkReport | str]) -> l
         if isinstance(report, str):
             whats = [re.sub(rf"^{re.escape(file.name)}(:\d+)?: ", "", report)]
         else:
-            whats = [finding.what for finding in report.of("stops")]
+            whats = report_stops(report)
         for cause in dict.fromkeys(whats):
             causes.setdefault(cause, []).append(file.name)
     return [[len(names), cause, names[0]] for cause, names in sorted(causes.items(), key=lambda item: -len(item[1]))]
+
+
+def report_stops(report: NetworkReport) -> list[str]:
+    """What stops a network, in words."""
+    return [finding.what for finding in report.of("stops")]
 
 
 def as_json(file: Path, report: NetworkReport | str) -> dict[str, object]:

@@ -16,7 +16,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.netdict.build import NetNode, run_node, stepping
-from rfnb.netdict.layer import ChoosingLayer, LayerOfNets, SteppingLayer
+from rfnb.netdict.layer import ChoosingLayer, LayerOfNets
 from rfnb.netdict.layer_call import named_after
 from rfnb.netdict.loops.net import RecNet, along, forget_penalties
 from rfnb.netdict.resolve import reached
@@ -230,9 +230,8 @@ def put_in_order(rec: RecNet, nodes: Mapping[str, NetNode]) -> None:
         rec.make_own_axis()
     rec.before, rec.inside, rec.after = split(rec, nodes, items) if rec.moves else ([], items, [])
     for node in rec.inside:
-        layer = node.layer if isinstance(node, NetNode) and node.state is not None else None
-        if isinstance(layer, SteppingLayer) and layer.needs_all_frames:
-            raise named_after(layer, NetworkError(
+        if isinstance(node, NetNode) and node.state is not None and stepping(node).needs_all_frames:
+            raise named_after(stepping(node), NetworkError(
                 "it needs the whole sequence, but stays in the loop", got=_what_keeps(node, rec, nodes),
                 expected="a layer that may leave the loop: its sources do not depend on prev:…", hint='"direction": 1',
             ))  # fmt: skip
