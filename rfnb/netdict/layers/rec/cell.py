@@ -83,7 +83,7 @@ class Cell:
         raise NotImplementedError
 
     def fill(self, params: Mapping[str, Tensor]) -> None:
-        """Gives the parameters to the cell."""
+        """Gives the parameters, or what was computed from them, to the cell, as its variables."""
         raise NotImplementedError
 
     def over(self, x: Tensor, state: Mapping[str, Tensor], axis: Dim) -> tuple[Tensor, State]:
@@ -203,8 +203,9 @@ class Basic(Cell, names=["basiclstm", "standardlstm"]):
 
     def fill(self, params: Mapping[str, Tensor]) -> None:
         """Gives them to the cell."""
-        kernel, self.cell.bias = (params[name] for name in self.names)
-        self.cell.ff_weight, self.cell.rec_weight = self.rows(kernel)
+        kernel, bias = (params[name] for name in self.names)
+        ff_weight, rec_weight = self.rows(kernel)
+        vars(self.cell).update(ff_weight=ff_weight, rec_weight=rec_weight, bias=bias)
 
 
 class Rnn(Basic, names=["basicrnn", "rnn"]):
@@ -254,11 +255,9 @@ class LayerNormLstm(Cell, names=["layernormvariantslstm"]):
         """Gives them to the cell."""
         cell = self.cell
         weights = self.rows(params["W_ff_re"]) if self.joined else (params["W_ff"], params["W_re"])
-        cell.ff_weight, cell.rec_weight = weights
-        cell.bias = params.get(self.bias_name)
+        vars(cell).update(zip(("ff_weight", "rec_weight"), weights, strict=True), bias=params.get(self.bias_name))
         for name, key in self.used.items():
-            norm = getattr(cell, name)
-            norm.scale, norm.bias = params[f"gamma_{key}"], params.get(f"beta_{key}")
+            vars(getattr(cell, name)).update(scale=params[f"gamma_{key}"], bias=params.get(f"beta_{key}"))
 
 
 class Zoneout(Basic, names=["zoneoutlstm"]):
@@ -287,8 +286,9 @@ class Gru(Cell, names=["gru"]):
     def fill(self, params: Mapping[str, Tensor]) -> None:
         """Gives them to the cell."""
         kernels = params["gru_cell/gates/kernel"], params["gru_cell/candidate/kernel"]
-        self.cell.ff_weight, self.cell.rec_weight, self.cell.candidate_weight = self.rows(*kernels)
-        self.cell.bias = _side_by_side(params["gru_cell/gates/bias"], params["gru_cell/candidate/bias"])
+        names = ("ff_weight", "rec_weight", "candidate_weight")
+        bias = _side_by_side(params["gru_cell/gates/bias"], params["gru_cell/candidate/bias"])
+        vars(self.cell).update(zip(names, self.rows(*kernels), strict=True), bias=bias)
 
 
 def _side_by_side(a: Tensor, b: Tensor) -> Tensor:
@@ -311,9 +311,9 @@ class Rhn(Cell, names=["rhn"]):
 
     def fill(self, params: Mapping[str, Tensor]) -> None:
         """Gives them to the cell."""
-        self.cell.ff_weight, self.cell.bias = params["W"], params["b"]
+        vars(self.cell).update(ff_weight=params["W"], bias=params["b"])
         for depth, part in enumerate(self.cell.layers):
-            part.weight = params[f"rhn_cell/depth_{depth}/W"]
+            vars(part).update(weight=params[f"rhn_cell/depth_{depth}/W"])
 
 
 CONSTANT = {None: 0.0, "zeros": 0.0, 0: 0.0, "ones": 1.0, 1: 1.0}
