@@ -1,6 +1,6 @@
 """Loops of plain Python, recorded while they run. The order to read it in:
 
-record      `rf.steps`, `rf.record_loops`, `rf.record_calls`, `rf.pause`: who wants which loops; `cells`: a magic for it.
+record      `rf.steps`, `rf.record_loops`, `rf.record_calls`, `rf.pause`: who wants which loops; `cells`: the magic.
 events      Line events of chosen code, by the standard library alone.
 syntax      `Outline`: the loops of a code object, what its statements assign; `user_code`: the text of code.
 recorder    The recording of a thread for its clients: it has a recorder for each frame, which forgets the oldest.

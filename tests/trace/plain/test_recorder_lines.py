@@ -95,7 +95,7 @@ def matched(items):
     return total
 
 
-def test_of_a_match_the_cases_that_did_not_run_are_known_and_what_patterns_assign():
+def test_of_a_match_the_cases_that_ran_and_their_names_are_known():
     matched([{"n": 3, "k": 2}, [1, 2], []])
     run, first = rf.runs["matched"], matched.__code__.co_firstlineno
     assert lines_of("matched", matched) == [([8], []), ([5, 8], []), ([5], [])]
