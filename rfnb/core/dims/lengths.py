@@ -378,7 +378,7 @@ def rebound(dim: Dim, first: Size, second: Size) -> DimRebound:
         got=f"{first}{first.place()} and {second}{second.place()}",
         expected="tensors of the same batch",
         hint=f"new tensors use the most recent lengths of {dim.name}: run the cell that makes the older tensor again, "
-        f"derive the new tensor from it (rf.zeros_like), or give each batch its own Dim",
+        f"derive the new tensor from it (rf.zeros_like), or give each batch its own Dim (rf.replace_dim)",
         dims=[dim],
     )
 
