@@ -39,12 +39,13 @@ from rfnb.netdict.build import (
     origin_of,
     outputs_as_parameters,
     set_options,
+    stepping,
     template_of,
     value_of,
     variable_scope,
 )
 from rfnb.netdict.extern_data import ExternData
-from rfnb.netdict.layer import Layer, LayerOfNets, Site, SteppingLayer
+from rfnb.netdict.layer import Layer, LayerOfNets, Site
 from rfnb.netdict.layer_call import (
     BatchNormCall,
     Changes,
@@ -430,8 +431,8 @@ class Builder:
         assert layer is not None
         if not layer.stepwise:
             return layer.compute(*prepared, **inputs)
-        assert isinstance(layer, SteppingLayer)
-        out, node.state = layer.step(layer.first_state(*prepared, **inputs), *prepared, **inputs)
+        first = stepping(node).first_state(*prepared, **inputs)
+        out, node.state = stepping(node).step(first, *prepared, **inputs)
         return out
 
     def sources(self, cls: type[Layer], described: Mapping[str, object], scope: Scope, path: str) -> list[str]:

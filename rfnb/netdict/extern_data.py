@@ -237,11 +237,8 @@ class ExternData:
                 else:
                     shape.append(dim.dimension)
             lengths = {i: sizes[dim] for i, dim in enumerate(data.dims) if dim in sizes}
-            array = (
-                draw.integers(0, data.dim or 2, shape)
-                if data.dtype.startswith(("int", "uint"))
-                else draw.normal(size=shape)
-            )
+            is_whole = data.dtype.startswith(("int", "uint"))
+            array = draw.integers(0, data.dim or 2, shape) if is_whole else draw.normal(size=shape)
             tensors[key] = data.tensor((array.astype(data.dtype), lengths))
         return TensorDict(tensors)
 

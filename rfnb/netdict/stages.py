@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise, permutations
 from pathlib import Path
 from typing import Any
@@ -137,7 +137,7 @@ def stages_of(config: Config) -> Stages:
         if stages and repr((stages[-1].net_dict, stages[-1].settings)) == repr((layers, settings)):
             continue
         if stages:
-            stages[-1] = Stage(**{**vars(stages[-1]), "last": epoch - 1})
+            stages[-1] = replace(stages[-1], last=epoch - 1)
         stages.append(Stage(config, len(stages), epoch, None, layers, settings, stage_mode))
     return Stages(Path(config.path).stem, stages)
 

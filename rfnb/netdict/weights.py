@@ -155,8 +155,7 @@ def _rows(kernel: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 def _cudnn_kernel(parts: Parts) -> torch.Tensor:
     """Four weights {n, in} and four {n, n}, of i, f, j, o → {in + n, 4n}"""
-    i, f, j, o = (torch.cat([w, r], dim=1).T for w, r in zip(parts[:4], parts[4:], strict=True))
-    return torch.cat([i, j, f, o], dim=1)
+    return other_gates(torch.cat([_cudnn_native(parts[:4]), _cudnn_native(parts[4:])]))
 
 
 def _cudnn_bias(parts: Parts) -> torch.Tensor:

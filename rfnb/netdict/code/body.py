@@ -358,9 +358,8 @@ class BodyWriter:
     def padding(self, call: Call) -> str:
         """The padding "same", where it depends on the size of an axis."""
         parts = []
-        for dim, window, zeros in zip(
-            call.kwargs["in_spatial_dims"], call.windows, call.kwargs["padding"], strict=True
-        ):
+        spatial, margins = call.kwargs["in_spatial_dims"], call.kwargs["padding"]
+        for dim, window, zeros in zip(spatial, call.windows, margins, strict=True):
             fixed = dim.dimension is not None or window[1] == 1
             sizes = f"{self.atom(dim)}.get_dim_value(), {', '.join(map(str, window))}"
             parts.append(self.value(zeros) if fixed else f"same_padding({sizes})")

@@ -103,11 +103,8 @@ class TorchClass(LayerClass):
         if isinstance(x.initial, Glorot) and len(x.dims) > 1:
             values = f"nn.init.xavier_uniform_(torch.empty({shape}{dtype}))"
         elif isinstance(x.initial, int | float) and x.initial:
-            values = (
-                f"torch.full(({shape},), {literal(float(x.initial))}{dtype})"
-                if shape
-                else f"torch.tensor({literal(float(x.initial))})"
-            )
+            number = literal(float(x.initial))
+            values = f"torch.full(({shape},), {number}{dtype})" if shape else f"torch.tensor({number})"
         else:
             values = f"torch.zeros({shape or '()'}{dtype})"
         return f"nn.Parameter({values}{'' if x.trainable else ', requires_grad=False'})"

@@ -7,6 +7,7 @@ import operator
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
@@ -458,10 +459,7 @@ def _expand_dims(x: Array, axis: int = -1) -> Array:
 def _squeeze(x: Array, axis: int | Sequence[int] | None = None) -> Array:
     single = [i for i, dim in enumerate(x.axes) if dim is None or dim.dimension == 1]
     at = single if axis is None else [x.at(number) for number in ([axis] if isinstance(axis, int) else axis)]
-    y = x.x
-    for place in at:
-        dim = x.axes[place]
-        y = y if dim is None else squeeze(y, dim)
+    y = reduce(squeeze, filter(None, (x.axes[place] for place in at)), x.x)
     return x.like(y, [dim for i, dim in enumerate(x.axes) if i not in at])
 
 

@@ -189,8 +189,7 @@ class Conv(Sliding, layer_class="conv"):
         return self._with_axes(x).copy_transpose([*order, feature])
 
     def _with_axes(self, x: Tensor) -> Tensor:
-        for dim in self.ones:
-            x = expand_dim(x, dim)
+        x = reduce(expand_dim, self.ones, x)
         if self.pieces is not None:
             x = split_dims(x, axis=self.pieces[0], dims=self.pieces[1])
         return x if x.sig.feature_dim is self.source_feature else set_feature_dim(x, self.source_feature)
@@ -280,8 +279,7 @@ class TransposedConv(Spatial, layer_class="transposed_conv"):
         """{…, spatial…, in} → {…, spatial'…, out}"""
         params = self.params
         weight: Tensor = params["W_native_transposed_conv"]
-        for dim in self.ones:
-            weight = squeeze(weight, dim)
+        weight = reduce(squeeze, self.ones, weight)
         if self.in_dim is self.out_dim:  # of equal dims, the op takes the one with the higher priority as the input
             out, into = weight.dims[-2:]
             weight = input_first(weight, out, into, self.in_dim)

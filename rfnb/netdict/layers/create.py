@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from rfnb.core.dims.dim import Dim, batch_dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
+from rfnb.netdict.axes import without
 from rfnb.netdict.layer import Layer
 from rfnb.netdict.layers.activations import initial_values
 from rfnb.netdict.options import REQUIRED, axis, layer, value
@@ -115,9 +117,7 @@ class RangeInAxis(Layer, layer_class="range_in_axis"):
     def compute(self, x: Tensor) -> Tensor:
         """{…, axis} → {axis}"""
         y = range_over_dim(self.axis, dtype=self.dtype, device=x.device)
-        for dim in x.dims if self.unbroadcast else ():
-            y = y if dim is self.axis else expand_dim(y, dim)
-        return y
+        return reduce(expand_dim, without(x, self.axis), y) if self.unbroadcast else y
 
 
 class RangeFromLength(Layer, layer_class="range_from_length"):

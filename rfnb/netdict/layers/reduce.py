@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
@@ -50,9 +51,7 @@ class ReducingLayer(Layer):
 
     def with_kept(self, y: Tensor) -> Tensor:
         """With the axes of size 1. {…} → {…, axes…}"""
-        for dim in self.kept:
-            y = expand_dim(y, dim)
-        return y
+        return reduce(expand_dim, self.kept, y)
 
 
 class Reduce(ReducingLayer, layer_class="reduce", without_effect="enforce_batch_dim_axis"):

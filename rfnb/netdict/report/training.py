@@ -65,9 +65,10 @@ def _short(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
-def _number(values: Mapping[str, object], name: str, default: object) -> Any:
-    value = values.get(name)
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else default
+def _number(values: Mapping[str, object], default: object, *names: str) -> Any:
+    """The first of these entries that is a number, or else the default."""
+    entries = map(values.get, names)
+    return next((x for x in entries if isinstance(x, int | float) and not isinstance(x, bool)), default)
 
 
 def _optimizer(values: Mapping[str, object]) -> str:
@@ -78,13 +79,13 @@ def _optimizer(values: Mapping[str, object]) -> str:
     cls = OPTIMIZERS.get(str(name).lower().removesuffix("optimizer"))
     if cls is None:
         return f"an optimizer like {name!r}: torch.optim has none of this name"
-    options = [f"lr={_number(values, 'learning_rate', 1e-3)}"]
+    options = [f"lr={_number(values, 1e-3, 'learning_rate')}"]
     options += [f"{OPTIONS[key]}={value}" for key, value in described.items() if key in OPTIONS]
     betas = [described.get(key, default) for key, default in (("beta1", 0.9), ("beta2", 0.999))]
     options += [f"betas=({betas[0]}, {betas[1]})"] if {"beta1", "beta2"} & {*described} else []
-    epsilon = _number(values, "optimizer_epsilon", _number(values, "adam_epsilon", None))
+    epsilon = _number(values, None, "optimizer_epsilon", "adam_epsilon")
     options += [f"eps={epsilon}"] if epsilon is not None and "epsilon" not in described else []
-    momentum = _number(values, "momentum", None)
+    momentum = _number(values, None, "momentum")
     options += [f"momentum={momentum}"] if cls == "SGD" and momentum and "momentum" not in described else []
     return f"torch.optim.{cls}({PARAMETERS}, {', '.join(options)})"
 
@@ -98,7 +99,7 @@ def _always(text: str) -> Write:
 
 
 def _rates(values: Mapping[str, object], names: list[str]) -> str:
-    rates, rate = values["learning_rates"], _number(values, "learning_rate", 1e-3)
+    rates, rate = values["learning_rates"], _number(values, 1e-3, "learning_rate")
     if not isinstance(rates, list | tuple):
         return "torch.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: …)"
     return (
@@ -107,18 +108,17 @@ def _rates(values: Mapping[str, object], names: list[str]) -> str:
 
 
 def _newbob(values: Mapping[str, object], names: list[str]) -> str:
-    factor = _number(values, "newbob_learning_rate_decay", _number(values, "learning_rate_control_decay", 0.5))
-    patience = _number(
-        values, "newbob_multi_num_epochs", _number(values, "learning_rate_control_min_num_epochs_per_new_lr", 1)
-    )
-    threshold = abs(_number(values, "newbob_relative_error_threshold", 0.01))
-    lowest = _number(values, "min_learning_rate", 0)
+    factor = _number(values, 0.5, "newbob_learning_rate_decay", "learning_rate_control_decay")
+    epochs = "newbob_multi_num_epochs", "learning_rate_control_min_num_epochs_per_new_lr"
+    patience = _number(values, 1, *epochs)
+    threshold = abs(_number(values, 0.01, "newbob_relative_error_threshold"))
+    lowest = _number(values, 0, "min_learning_rate")
     call = f"factor={factor}, patience={patience - 1 if patience else 0}, threshold={threshold}, min_lr={lowest}"
     return f"ReduceLROnPlateau(optimizer, {call}); its step(dev_error) after each epoch"
 
 
 def _batches(values: Mapping[str, object], names: list[str]) -> str:
-    frames, seqs = values.get("batch_size"), _number(values, "max_seqs", None)
+    frames, seqs = values.get("batch_size"), _number(values, None, "max_seqs")
     size = next(iter(frames.values()), None) if isinstance(frames, Mapping) else frames
     options = [f"max_frames={size}"] if isinstance(size, int) and size else []
     options += [f"max_seqs={seqs}"] if seqs else []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
 from rfnb.core.ground.text import count_of
 from rfnb.display.kit import blocks as page
 from rfnb.display.markup import style
@@ -57,17 +59,12 @@ def _strip(shown: NetDiff) -> Html:
     kinds |= dict.fromkeys(shown.changed, "changed")
     kinds = dict.fromkeys(shown.renamed.values(), "renamed") | kinds
     boxes: list[Html] = []
-    equal = 0
-    for path in [*shown.layers[:MOST], None]:
-        kind = "" if path is None else kinds.get(path, "")
-        if path is not None and not kind:
-            equal += 1
-            continue
-        if equal:
-            boxes.append(_box(f"{equal} equal", style.GREY, ""))
-            equal = 0
-        if path is not None:
-            boxes.append(_box(path, COLOURS[kind], ";text-decoration:line-through" if kind == "gone" else ""))
+    for kind, paths in groupby(shown.layers[:MOST], lambda path: kinds.get(path, "")):
+        if kind:
+            more = ";text-decoration:line-through" if kind == "gone" else ""
+            boxes += [_box(path, COLOURS[kind], more) for path in paths]
+        else:
+            boxes.append(_box(f"{len([*paths])} equal", style.GREY, ""))
     return el("div", join(boxes), style="display:flex;flex-wrap:wrap;gap:4px;margin:6px 0;font-size:12px")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Literal, TypedDict
 
 import numpy as np
@@ -149,13 +150,11 @@ def taken_blocks(view: TakenFrames) -> list[page.Block]:
 
 def _strip(row: TakenRow, width: float) -> list[Html]:
     """Cells that are equal and side by side are one element."""
-    cells, start = [], 0
-    for i, part in enumerate(row["cells"]):
-        if i + 1 == len(row["cells"]) or row["cells"][i + 1] != part:
-            colour = style.tint(TAKEN, 0.25 + 0.65 * part) if part else style.tint(style.GREY, 0.18)
-            look = f"display:inline-block;height:10px;width:{(i + 1 - start) * width:.4g}px;background-color:{colour}"
-            cells.append(el("span", style=look))
-            start = i + 1
+    cells = []
+    for part, run in groupby(row["cells"]):
+        colour = style.tint(TAKEN, 0.25 + 0.65 * part) if part else style.tint(style.GREY, 0.18)
+        look = f"display:inline-block;height:10px;width:{len([*run]) * width:.4g}px;background-color:{colour}"
+        cells.append(el("span", style=look))
     return cells
 
 
@@ -356,26 +355,23 @@ def to_page(view: NetworkView) -> page.Page:
         page.Line(page.Span(head, text=f"{view['name']}  {' · '.join([*facts, *states])}"), look=style.HEAD)
     ]
     if view["chosen"] is not None:
-        return page.Page(
-            "network", view["name"], [*blocks, *_card_blocks(view["cards"][0], is_open=True)], _table(view)
-        )
-    rows, count = graph_table(view["graph"]), sum(1 + len(card["alike"]) for card in view["cards"])
-    folds = [
-        page.Fold(f"as a table: {len(rows)} rows", [rows]),
-        page.Fold(f"layers: {count}", [page.Figure(lambda: _cards_html(view["cards"]))]),
-    ]
-    blocks.append(page.Figure(lambda: graph_view.picture_html(view["graph"]), [f"  {line}" for line in rows.lines()]))
-    return page.Page(
-        "network", view["name"], [*blocks, page.Only("html", folds), page.Note(view["note"])], _table(view)
-    )
+        blocks += _card_blocks(view["cards"][0], is_open=True)
+    else:
+        rows, count = graph_table(view["graph"]), sum(1 + len(card["alike"]) for card in view["cards"])
+        picture = page.Figure(lambda: graph_view.picture_html(view["graph"]), [f"  {line}" for line in rows.lines()])
+        folds = [
+            page.Fold(f"as a table: {len(rows)} rows", [rows]),
+            page.Fold(f"layers: {count}", [page.Figure(lambda: _cards_html(view["cards"]))]),
+        ]
+        blocks += [picture, page.Only("html", folds), page.Note(view["note"])]
+    return page.Page("network", view["name"], blocks, _table(view))
 
 
 def _about(card: LayerCard) -> Iterator[str]:
     if card["dims"]:
         yield f"{dims_text(card['dims'])} {card['dtype']}"
-    yield {"constructed": "", "stops": "stops: ", "waits": "waits for ", "unused": "unused"}[card["status"]] + (
-        card["reason"]
-    )
+    words = {"constructed": "", "stops": "stops: ", "waits": "waits for ", "unused": "unused"}
+    yield words[card["status"]] + card["reason"]
     if card["line"] is not None:
         yield f"line {card['line']}"
 

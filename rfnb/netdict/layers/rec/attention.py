@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
@@ -343,9 +344,7 @@ class PositionalEncoding(SteppingLayer, layer_class="positional_encoding"):
         if self.constant >= 0:
             return self._added(x, full(dims=without(x, x.feature_dim), fill_value=self.constant, dtype="int32"))
         positions = cast(range_over_dim(self.axis), "int32")
-        for dim in without(x, x.feature_dim, self.axis):
-            positions = expand_dim(positions, dim)
-        return self._added(x, positions, offset)
+        return self._added(x, reduce(expand_dim, without(x, x.feature_dim, self.axis), positions), offset)
 
     def first_state(self, x: Tensor, **inputs: Tensor) -> State:
         """No step yet: −1."""

@@ -420,8 +420,7 @@ class Rec(
         for part, initial in self.initial.items():
             if initial == VARIABLE:
                 start: Tensor = self.params[f"initial_{part if len(self.cell.parts) > 1 else 'var'}"]
-                for dim in batch:
-                    start = expand_dim(start, dim)
+                start = reduce(expand_dim, batch, start)
             elif isinstance(initial, FromLayer):
                 start = self._from_layer(inputs[initial.key])
             else:

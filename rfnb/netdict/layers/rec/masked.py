@@ -11,7 +11,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import NetworkError
 from rfnb.netdict.axes import NetworkDims, time_of, without
-from rfnb.netdict.build import NetNode
+from rfnb.netdict.build import NetNode, stepping
 from rfnb.netdict.builder import Builder
 from rfnb.netdict.inner_net import TARGET, UNIT, InnerBuilder, InnerNet, chosen
 from rfnb.netdict.layer import LayerOfNets, SteppingLayer
@@ -129,8 +129,7 @@ class MaskedComputation(
     @property
     def needs_all_frames(self) -> bool:
         """Whether a layer in the unit does."""
-        layers = [node.layer for node in self.inner.carrying.values()]
-        return any(isinstance(member, SteppingLayer) and member.needs_all_frames for member in layers)
+        return any(member.needs_all_frames for member in self._carrying)
 
     def leave_loop(self, axis: Dim) -> None:
         """The frames that the mask takes are packed, and the unit is computed along them."""
@@ -167,14 +166,14 @@ class MaskedComputation(
 
     @property
     def _carrying(self) -> list[SteppingLayer]:
-        """The layers of the unit that carry a state, and have the same parameters in each step."""
-        layers = [node.layer for node in self.inner.carrying.values() if node.layer is not None]
-        return [member for member in layers if isinstance(member, SteppingLayer) and member.spec.changes is None]
+        """The layers of the unit that carry a state."""
+        return [stepping(node) for node in self.inner.carrying.values() if node.layer is not None]
 
     def begin_steps(self) -> None:
-        """That of the layers in the unit."""
+        """That of the layers in the unit which have the same parameters in each step."""
         for member in self._carrying:
-            member.begin_steps()
+            if member.spec.changes is None:
+                member.begin_steps()
 
     def end_steps(self) -> None:
         """That of the layers in the unit."""
