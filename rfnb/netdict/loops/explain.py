@@ -159,16 +159,15 @@ class _Places:
         layer = node.layer
         if layer is None:
             return ""
-        if rec.layer.optimize_move_layers_out is False:
-            return "optimize_move_layers_out is False"
-        if path in self.inner:
-            return "has a loop of its own, which runs in each step"
-        if path == rec.end:
-            return "ends the sequences"
-        if rec.beam is not None and isinstance(layer, ChoosingLayer):
-            return "chooses the hypotheses"
-        if rec.beam is not None and layer.traits.by_place:
-            return "belongs to places of the beam"
+        reasons = {
+            "optimize_move_layers_out is False": rec.layer.optimize_move_layers_out is False,
+            "has a loop of its own, which runs in each step": path in self.inner,
+            "ends the sequences": path == rec.end,
+            "chooses the hypotheses": rec.beam is not None and isinstance(layer, ChoosingLayer),
+            "belongs to places of the beam": rec.beam is not None and layer.traits.by_place,
+        }
+        if reason := next((words for words, holds in reasons.items() if holds), ""):
+            return reason
         if node.state is not None:
             return self._reason_of_state(node, layer)
         if layer.spec.common.dropout and (self.trains or layer.spec.common.dropout_on_forward):
