@@ -199,17 +199,26 @@ def _is_number(value: Compared) -> bool:
 
 
 def _pictures(comparison: Comparison, numbers: PairedNumbers) -> list[MarkedPicture]:
-    """Pictures of both runs on one scale, and of their difference; entries that are not compared are hatched."""
+    """Pictures of both runs on one scale, and of their difference; entries that are not compared are hatched.
+
+    Labels, whose numbers mean nothing, have one picture of where they differ, and a single entry has none.
+    """
+    if numbers.a.size == 1:
+        return []
     names = [dim.name for dim in numbers.dims]
     moves = [i != numbers.owner and dim.is_dynamic() for i, dim in enumerate(numbers.dims)]
     cut = window.around(numbers.a.shape, names, numbers.place, numbers.owner, moves)
     if cut is None:
         return []
+    valid = cut.cut(numbers.counts)
+    if (first := comparison.first) is not None and not _is_number(first):
+        differs, text = cut.cut(numbers.a != numbers.b) * 1.0, f"{_entry(first.a)} and {_entry(first.b)}"
+        return [window.draw(differs, valid, cut, "where they differ", text, 1.0, "sequential")]
     a, b = _real(numbers.a), _real(numbers.b)
     with np.errstate(all="ignore"):
         apart = np.abs(a - b)
-    first, second = (f"run {serial}" for serial in comparison.serials)
-    return window.draw_both(cut, cut.cut(numbers.counts), {first: a, second: b}, apart)
+    titles = [f"run {serial}" for serial in comparison.serials]
+    return window.draw_both(cut, valid, dict(zip(titles, [a, b], strict=True)), apart)
 
 
 def _real(array: np.ndarray) -> np.ndarray:

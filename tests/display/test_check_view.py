@@ -104,6 +104,12 @@ def test_a_difference_is_shown_in_the_batch_alone_and_between(x):
     assert "an earlier op combines the sequences" in view.text
 
 
+def test_without_sequences_only_the_frames_are_named(x):
+    view = rf.show(rf.check.batch_invariance(leaking, x.copy_masked(5.0)))
+    [axes] = set(re.findall(r'alt="[^:]*: ([^;]*);', view.html))
+    assert axes == "feat 0–1 across"
+
+
 def test_of_a_scalar_there_is_no_picture():
     view = rf.show(rf.check.finite(lambda: rf.log(rf.convert_to_tensor(0.0)) * 0.0))
     assert view.html and "<img" not in view.html

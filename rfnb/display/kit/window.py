@@ -55,7 +55,7 @@ class ValueWindow(NamedTuple):
     def words(self) -> str:
         """A caption: which axes go down and across, and the position on the others."""
         words = f"{self.names[self.cols]} {_span(self.across)} across"
-        if self.rows is not None:
+        if self.rows is not None and self.names[self.rows]:
             words = f"{self.names[self.rows]} {_span(self.down)} down, {words}"
         positions = [
             f"{name} {at}"
@@ -108,9 +108,10 @@ def draw_both(
     parts = {title: window.cut(array) for title, array in values.items()}
     top, scale = scale_of(*(part[valid] for part in parts.values()))
     pictures = [draw(parts[t], valid, window, t, short(values[t][window.at]), top, scale) for t in values]
-    peak, _ = scale_of(window.cut(apart)[valid])
-    title, text = f"|Δ| up to {short(peak)}", short(apart[window.at])
-    return [*pictures, draw(window.cut(apart), valid, window, title, text, peak, "sequential")]
+    part = window.cut(apart)
+    peak, _ = scale_of(part[valid])
+    title, text = f"|Δ| up to {short(np.fmax.reduce(part[valid], initial=0.0))}", short(apart[window.at])
+    return [*pictures, draw(part, valid, window, title, text, peak, "sequential")]
 
 
 def scale_of(*parts: np.ndarray) -> tuple[float, png.Scale]:

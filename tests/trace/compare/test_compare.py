@@ -522,6 +522,27 @@ def test_text(golden):
     golden("comparison.txt", repr(told()) + "\n")
 
 
+def pictures(raws):
+    """The titles of the pictures of two loops that differ in a value."""
+
+    def run(raw):
+        for _ in rf.steps(range(1), name="loop"):
+            value = raw
+        assert value is raw
+        return rf.runs["loop"]
+
+    view = rf.show(rf.compare(*map(run, raws)))
+    return [picture["title"].partition("run ")[0] for picture in view.data["first"]["pictures"]]
+
+
+def test_pictures_say_how_far_apart_numbers_are_and_where_others_differ():
+    numbers = torch.tensor([1.0, 2.0])
+    assert pictures([numbers, numbers + 1.0]) == ["", "", "|Δ| up to 1"]
+    assert pictures([numbers, numbers.log() / 0.0]) == ["", "", "|Δ| up to inf"]
+    assert pictures([numbers > 1.5, numbers > 0.0]) == ["where they differ"]
+    assert pictures([numbers[:1], numbers[1:]]) == []
+
+
 def test_html_escapes_names():
     html = told()._repr_mimebundle_()["text/html"]
     assert "<i>" not in html
