@@ -34,6 +34,12 @@ def test_trees(golden):
     golden("search_comparison.txt", view.text + "\n")
 
 
+def test_of_a_single_sequence_the_beams_are_not_counted():
+    narrow, wide = (searches(beams=(beam,), seeds=(2,))[0] for beam in (1, 3))
+    assert rf.compare(narrow, wide).text.startswith("1 sequence: the beams differ, the outputs differ\n")
+    assert rf.compare(wide, wide).text == "1 sequence: the beams agree, the outputs agree"
+
+
 def test_searches_of_several_sequences():
     a, b = searches()
     compared = rf.compare(a, b)

@@ -26,6 +26,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from rfnb.core.ground.text import count_of
 from rfnb.display.attention import drawing
 from rfnb.display.attention.schema import AttentionHead, AttentionScripts, AttentionShape, AttentionView
 from rfnb.display.attention.weights import SEVERAL, Side, Weights, choose, read_weights
@@ -231,7 +232,7 @@ def to_page(view: AttentionView) -> page.Page:
     lines = [f"  {flag}" for head in heads if not many for flag in head["flags"]]
     lines += [f"{head_name}:"] if (head_name := drawing.which_head(view)) else []
     lines += [f"  {label:<{width}}  {shares}" for label, shares in best[:limit]]
-    lines += [f"  … {len(best) - limit} more rows"] if len(best) > limit else []
+    lines += [f"  … {count_of(len(best) - limit, 'more row')}"] if len(best) > limit else []
     lines += ["", *_table(view, limit).lines()] if many else []
     lines += [f"… {len(heads) - limit} more {units}"] if len(heads) > limit else []
     blocks: list[page.Block] = [

@@ -354,10 +354,13 @@ def head(view: BeamView) -> page.Line:
 def search_blocks(view: BeamView) -> list[page.Block]:
     """The n-best list, of which some are folded, and the picture of the tree."""
     table = _table(view)
+    *names, _ = table.columns
+    width = len(names) + any(row[-1] for row in table.rows)  # remarks on the end need no header, and no empty column
+    table = page.Table([*names, ""][:width], [row[:width] for row in table.rows])
     blocks: list[page.Block] = [page.Table(table.columns, table.rows[:ROWS])]
     if len(table) > ROWS:
         tail = page.Table(table.columns, table.rows[ROWS:])
-        blocks.append(page.Fold(f"{len(table) - ROWS} more hypotheses", [tail]))
+        blocks.append(page.Fold(f"{len(tail)} more hypothes{'is' if len(tail) == 1 else 'es'}", [tail]))
     if not view["columns"]:
         return blocks
     return [*blocks, page.Figure(lambda: _picture(view)), page.Figure(legend_html(view))]

@@ -115,7 +115,7 @@ def _note(graph: ModelGraph) -> str | None:
     unused = [] if graph.failure else [module.path for module in graph.unused]
     tail = f" and {len(unused) - 8} more" if len(unused) > 8 else ""
     notes = [f"not called: {', '.join(unused[:8])}{tail}"] if unused else []
-    return "; ".join([*(["without numbers (meta)"] if graph.meta else []), *graph.notes, *notes]) or None
+    return "; ".join([*(["without numbers, on the meta device"] if graph.meta else []), *graph.notes, *notes]) or None
 
 
 # -- text
@@ -129,7 +129,7 @@ def to_page(view: GraphView) -> page.Page:
     rows, measured, facts = boxes(view), view.get("measured"), _facts(view)
     sorts = measures.sorted_table(measured) if measured else None
     tables = [] if sorts is None else [(f"sorted: {count_of(len(sorts), 'part')}", sorts)]
-    tables += [(f"as a table: {len(rows)} rows", rows)]
+    tables += [(f"as a table: {count_of(len(rows), 'row')}", rows)]
     blocks: list[page.Block] = [
         page.head(view["name"], page.Span(f" · {facts}", text=f"  {facts}")),
         *measures.legend(view),

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from rfnb.search.result import Found
     from rfnb.search.tree import Tree, Trees
 
+VERBS = ["agree", "differ"]
+
 
 @dataclass(frozen=True)
 class BeamPrefix:
@@ -119,9 +121,12 @@ class SearchComparison(TextResult):
     def text(self) -> str:
         """How many sequences differ, and the first of them."""
         differing = self.differing
+        beams = sum(pair.step is not None for pair in self.sequences)
         outputs = sum(not pair.same_output for pair in self.sequences)
         count = count_of(len(self.sequences), "sequence")
-        lines = [f"{count}: the beams of {len(differing)} differ, and the outputs of {outputs}"]
+        lines = [f"{count}: the beams of {beams} differ, and the outputs of {outputs}"]
+        if len(self.sequences) == 1:
+            lines = [f"{count}: the beams {VERBS[beams]}, the outputs {VERBS[outputs]}"]
         lines += [f"  {pair.text}" for pair in differing[:10]]
         lines += [f"  … {len(differing) - 10} more"] if len(differing) > 10 else []
         for side, only in (("first", self.only_a), ("second", self.only_b)):

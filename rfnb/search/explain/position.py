@@ -83,7 +83,7 @@ class Where(TextResult):
     def forced(self) -> str:
         """The scores of the labels of the reference, where the model was run for it."""
         scores = ", ".join(f"{printable_name(text)} {number(score)}" for text, score in self.label_scores)
-        return f"the labels of the reference have {scores}" if scores else ""
+        return f"scores of the reference's labels: {scores}" if scores else ""
 
     def table(self) -> list[dict[str, Any]]:
         """A row for each step: rank and score of the reference's prefix, how far it is below the best and above the

@@ -59,6 +59,17 @@ def test_a_constraint_has_no_column_of_zeros():
     assert list(view.table().columns) == ["rank", "score", "text", "model", "end"] and "no repeat" not in view.html
 
 
+def test_a_remark_on_the_end_has_a_column_only_if_there_is_one():
+    names = lambda view: re.findall(r"<th[^>]*>([^<]*)</th>", view.html)  # noqa: E731
+    ended, unended = (rf.show(found) for found in (found_of(Net(5, 1, 1), limit=9), endless(2, 3)))
+    assert all(not row["end"] for row in ended.table()) and names(ended)[:3] == ["rank", "score", "text"]
+    assert "" not in names(ended) and names(unended)[:4] == ["rank", "score", "text", ""] and "no end" in unended.html
+
+
+def test_a_single_folded_hypothesis_is_one():
+    assert "1 more hypothesis<" in rf.show(endless(6, 3)).html and "2 more hypotheses<" in rf.show(endless(7, 3)).html
+
+
 def test_a_reference_is_framed_until_it_falls_out():
     net = Net(5, 1, 2)
     wide = found_of(net, beam=30, labels=list("a.cde"))
