@@ -348,8 +348,8 @@ def lengths_fold(view: TensorView) -> page.Block:
 
 def _title(summary: LengthsView, dim: DimView) -> page.Words:
     low, high, _ = dim["length_range"] or [0, 0, 0]
-    median, padding = short(summary["median"]), percent(summary["padding"])
-    words = f"{dim['name']}: lengths {low}–{high}, median {median}, padding {padding} "
+    lengths = f"all of length {low}" if low == high else f"lengths {low}–{high}, median {short(summary['median'])}"
+    words = f"{dim['name']}: {lengths}, padding {percent(summary['padding'])} "
     return [words, page.chip(_empty(summary), style.WARN) if summary["empty"] else None]
 
 

@@ -488,6 +488,8 @@ def test_lengths_have_a_bar_each_or_a_histogram():
     assert "time: lengths 0–8, median 3.5, padding 53 %" in words_of(html)
     assert [int(n) for n in re.findall(r"width:(\d+)px", html)] == [160, 40, 0, 100]
     assert "time: 1 sequence of length 0" in to_text(few)
+    alike = tensor_view.describe(batch_of(numbers(2, 3), [batch_dim, Dim(None, name="time")], [3, 3]))
+    assert "time: all of length 3, padding 0 %" in words_of(to_html(alike))
     lens = [i % 90 + 1 for i in range(300)]
     many = tensor_view.describe(batch_of(numbers(300, 90), [batch_dim, Dim(None, name="time")], lens))
     assert sum(many["lengths"][0]["histogram"]) == 300
