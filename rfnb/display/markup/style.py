@@ -25,7 +25,9 @@ ALARM = "#d6278f"
 WARN = "#d07800"
 
 NUMBERS = "font-family:monospace;font-size:12px"
-BOX = "font-family:sans-serif;font-size:13px;line-height:1.5;margin:2px 0 6px 0;padding-left:4px"
+BOX = (
+    "font-family:sans-serif;font-size:13px;line-height:1.5;overflow-wrap:break-word;margin:2px 0 6px 0;padding-left:4px"
+)
 """JupyterLab draws a bar over the left edge where there is little room."""
 HEAD = "margin-bottom:3px"
 QUIET = "opacity:0.65"

@@ -177,7 +177,11 @@ def steps_blocks(view: HistoryView) -> list[page.Block]:
     text = page.Grid(
         [[row.step, *why, *row.cells] for row, why in zip(rows, whys, strict=True)], ["step", *none, *names]
     )
-    looks = [f"{style.LABEL_CELL};vertical-align:top;padding-top:2px", *[style.LEFT_CELL] * len(names)]
+    widths = [min(max(len(row.cells[i]) for row in rows), WIDTH) for i in range(len(names))]
+    looks = [
+        f"{style.LABEL_CELL};vertical-align:top;padding-top:2px",
+        *(f"{style.LEFT_CELL};min-width:{width}ch" for width in widths),
+    ]
     html = page.Grid(
         [[row.step, *cells, *map(page.quiet, why)] for row, cells, why in zip(rows, spans, whys, strict=True)],
         ["step", *names, *none],
@@ -192,6 +196,8 @@ def steps_blocks(view: HistoryView) -> list[page.Block]:
     ]
 
 
+WIDTH = 20
+"""Number of characters up to which the cells of a state stay in one line on a page that is too narrow."""
 LEGEND = {PAD: "padding, or a sequence that has ended", "Δ": "the largest change of an entry in this step"}
 
 

@@ -113,7 +113,8 @@ def sequences_blocks(rows: list[SequenceEnd]) -> list[page.Block]:
         [cut(_name(row), NAME), _bar(row["steps"] / top), row["end"] or row["steps"]] for row in rows[:SHOWN]
     ]
     tail = page.Line(page.quiet(f"… {len(rows) - SHOWN} more"), indent=2) if len(rows) > SHOWN else None
-    looks = [style.LABEL_CELL, f"{style.LEFT_CELL};vertical-align:middle;width:{PIXELS}px"]
+    bars = f"{style.LEFT_CELL};vertical-align:middle;width:{PIXELS}px"
+    looks = [style.LABEL_CELL, bars, f"{style.LEFT_CELL};white-space:nowrap"]
     return [page.Grid(cells, looks=looks), tail]
 
 
