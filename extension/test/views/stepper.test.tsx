@@ -236,6 +236,14 @@ describe('Find', () => {
     expect(asked.note).toHaveBeenLastCalledWith({ where: expect.objectContaining({ kind: 'not finite', name: null }) });
   });
 
+  it('reads as a sentence: a value, what is true of it, and a number that is missing', () => {
+    const notes = noted({ where: { ...WHERE, kind: 'over', limit: null } });
+    const host = show(<StepperView state={state({ notes })} actions={actions()} />);
+    const parts = [...host.querySelectorAll<HTMLElement>('.rfnb-Find :is(select, input[type=text])')];
+    expect(parts.map(part => part.className)).toEqual(['rfnb-Find-name', 'rfnb-Find-kind', 'rfnb-Find-limit']);
+    expect(host.querySelector<HTMLInputElement>('.rfnb-Find-limit')?.placeholder).toBe('number');
+  });
+
   it('takes a limit when it is entered', () => {
     const asked = actions();
     const host = show(<StepperView state={state({ notes: noted({ where: WHERE }) })} actions={asked} />);

@@ -84,7 +84,9 @@ function Group({
   return (
     <div className="rfnb-Group" role="group" aria-label={`${group.name} · ${group.place}`}>
       <div className="rfnb-Group-head">
-        <span className="rfnb-Group-name">{group.name}</span>
+        <span className="rfnb-Group-name" title={group.name}>
+          {group.name}
+        </span>
         <span className="rfnb-place">{group.place}</span>
       </div>
       <ul>

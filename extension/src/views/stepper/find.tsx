@@ -86,6 +86,21 @@ function WhereEdit({ state, actions }: { state: StepperState; actions: StepperAc
   };
   return (
     <>
+      {where && MAY_HAVE_NAME.includes(where.kind) && (
+        <select
+          className="rfnb-Find-name"
+          aria-label={words.__('Value to search')}
+          value={where.name ?? ''}
+          onChange={event => change(where.kind, { name: event.currentTarget.value || null })}
+        >
+          {!NEEDS_NAME.includes(where.kind) && <option value="">{words.__('any value')}</option>}
+          {names.map(name => (
+            <option key={name} value={name}>
+              {name}
+            </option>
+          ))}
+        </select>
+      )}
       <select
         className="rfnb-Find-kind"
         aria-label={words.__('Find steps where')}
@@ -106,21 +121,6 @@ function WhereEdit({ state, actions }: { state: StepperState; actions: StepperAc
           </option>
         ))}
       </select>
-      {where && MAY_HAVE_NAME.includes(where.kind) && (
-        <select
-          className="rfnb-Find-name"
-          aria-label={words.__('Value to search')}
-          value={where.name ?? ''}
-          onChange={event => change(where.kind, { name: event.currentTarget.value || null })}
-        >
-          {!NEEDS_NAME.includes(where.kind) && <option value="">{words.__('any value')}</option>}
-          {names.map(name => (
-            <option key={name} value={name}>
-              {name}
-            </option>
-          ))}
-        </select>
-      )}
       {where?.kind === 'over' && <Limit value={where.limit} onChange={limit => change('over', { limit })} />}
       {(where?.kind === 'expression' || where?.kind === 'falls out') && (
         <Entry
@@ -212,7 +212,7 @@ function Limit({ value, onChange }: { value: number | null; onChange: (limit: nu
     <Entry
       className="rfnb-Find-limit"
       label={words.__('Limit')}
-      placeholder="10"
+      placeholder={words.__('number')}
       value={value === null ? '' : String(value)}
       onEnter={text => onChange(read(text))}
     />
