@@ -53,6 +53,30 @@ describe('LoopsView', () => {
     expect(pauseActions.resume.mock.calls).toEqual([['step'], ['continue'], ['run'], ['stop']]); // nothing to match
   });
 
+  it('keeps the focus of the keyboard where a pause ends and another begins, and where a run is forgotten', () => {
+    const paused = { run: 1, name: 'x', step: 7, why: 'h > 1', line: null, can_edit: true, cell_id: null };
+    const shown = { runs: [item(1)], stepper: state(), stepperActions: actions() };
+    const host = show(<LoopsView {...props({ ...shown, paused, busy: true })} />);
+    const focus = (selector: string) => act(() => host.querySelector<HTMLElement>(selector)?.focus());
+    const focused = () => document.activeElement as HTMLElement;
+    for (const control of ['next', 'to']) {
+      focus(`[data-resume=${control}]`);
+      redraw(<LoopsView {...props({ ...shown, busy: true })} />);
+      expect(focused()).toBe(document.body);
+      redraw(<LoopsView {...props({ ...shown, paused, busy: true })} />);
+      expect(focused().dataset.resume).toBe(control);
+    }
+    focus('[data-resume=last]');
+    redraw(<LoopsView {...props(shown)} />);
+    expect(focused().className).toBe('rfnb-Stepper');
+    focus('.rfnb-Run-act');
+    redraw(<LoopsView {...props({ ...shown, runs: [] })} />);
+    expect(focused().className).toBe('rfnb-Stepper');
+    act(() => focused().blur());
+    redraw(<LoopsView {...props({ ...shown, paused, busy: true })} />);
+    expect(focused()).toBe(document.body);
+  });
+
   it('says at which line a step is paused', () => {
     const paused = { run: 1, name: 'x', step: 7, why: 'h > 1', line: 9, can_edit: true, cell_id: null };
     const pausedElsewhere = [{ id: 'a', name: 'b.ipynb', paused }];

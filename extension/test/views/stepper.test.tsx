@@ -142,6 +142,13 @@ describe('StepperView', () => {
     expect(asked.next).not.toHaveBeenCalled();
   });
 
+  it('has the focus of the keyboard when the button that had it disappears', () => {
+    const host = show(<StepperView state={state({ dropped: true })} actions={actions()} />);
+    act(() => host.querySelector<HTMLElement>('.rfnb-Note .rfnb-Link')!.focus());
+    redraw(<StepperView state={state()} actions={actions()} />);
+    expect(document.activeElement?.className).toBe('rfnb-Stepper');
+  });
+
   it('keeps the focus on the button that was pressed', () => {
     const host = show(<StepperView state={state()} actions={actions()} />);
     const button = host.querySelector<HTMLButtonElement>('[data-step="next"]')!;

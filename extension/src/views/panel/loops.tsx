@@ -5,6 +5,7 @@ import type { PausedView, RunItem } from '../../schema';
 import type { StepperActions } from '../../stepper/actions';
 import { conditions } from '../../stepper/notes';
 import type { StepperState } from '../../stepper/stepper_state';
+import { useKeptFocus } from '../focus';
 import { IconButton } from '../icon_button';
 import { StepperView } from '../stepper/stepper';
 import { useWords } from '../words';
@@ -47,9 +48,13 @@ export interface LoopsProps {
 export function LoopsView(props: LoopsProps): JSX.Element {
   const { stepper, stepperActions, runs, paused } = props;
   const lack = lackOf(props);
-  const hadFocus = React.useRef(false);
+  const focus = useKeptFocus((panel, lost) => {
+    const { resume } = lost.dataset;
+    const again = resume ? panel.querySelector<HTMLElement>(`[data-resume=${resume}]`) : null;
+    return again ?? (resume && props.busy ? null : panel.querySelector<HTMLElement>('.rfnb-Stepper'));
+  });
   return (
-    <div className="rfnb-Loops rfnb-Look">
+    <div className="rfnb-Loops rfnb-Look" {...focus}>
       <Status {...props} />
       {props.pausedElsewhere.map(other => (
         <PausedElsewhere key={other.id} {...other} onActivate={props.onActivate} />
@@ -59,7 +64,6 @@ export function LoopsView(props: LoopsProps): JSX.Element {
           paused={paused}
           canMatch={stepper !== null && conditions(stepper.notes, stepper.run).length > 0}
           actions={props.pauseActions}
-          hadFocus={hadFocus}
         />
       )}
       {props.complaint !== null && (

@@ -24,11 +24,9 @@ export function Paused(props: {
   /** Whether there is a search or a mark that can match. */
   canMatch: boolean;
   actions: PauseActions;
-  /** Whether the field for a step had the focus when the last pause ended. */
-  hadFocus: React.MutableRefObject<boolean>;
 }): JSX.Element {
   const words = useWords();
-  const { paused, canMatch, actions, hadFocus } = props;
+  const { paused, canMatch, actions } = props;
   const button = (name: keyof typeof SHAPES, label: string, act: () => void, off = false) => (
     <IconButton icon={name} label={label} onClick={act} off={off} data={{ 'data-resume': name }} />
   );
@@ -43,7 +41,7 @@ export function Paused(props: {
         {button('resume', words.__('Continue to the next pause (C)'), () => actions.resume('continue'))}
         {button('last', words.__('Finish the cell without further pauses'), () => actions.resume('run'))}
         {button('stop', words.__('Stop the cell'), () => actions.resume('stop'))}
-        <ToStep after={paused.step} onEnter={actions.resumeTo} hadFocus={hadFocus} />
+        <ToStep after={paused.step} onEnter={actions.resumeTo} />
       </span>
     </div>
   );
@@ -61,25 +59,10 @@ export function pausedText({ name, step, line }: PausedView, words: Words, noteb
     : words.__('Paused: %1, step %2, line %3', name, step, line);
 }
 
-/** A field for a later step; Enter lets the loop go on to it. At the next pause it has the focus again. */
-function ToStep(props: {
-  after: number;
-  onEnter: (step: number) => void;
-  hadFocus: React.MutableRefObject<boolean>;
-}): JSX.Element {
+/** A field for a later step; Enter lets the loop go on to it. */
+function ToStep({ after, onEnter }: { after: number; onEnter: (step: number) => void }): JSX.Element {
   const words = useWords();
-  const { after, onEnter, hadFocus } = props;
   const label = words.__('Continue to this step');
-  const input = React.useRef<HTMLInputElement>(null);
-  React.useLayoutEffect(() => {
-    const field = input.current;
-    if (hadFocus.current && document.activeElement === document.body) {
-      field?.focus();
-    }
-    return () => {
-      hadFocus.current = document.activeElement === field;
-    };
-  }, [hadFocus]);
   const enter = (event: React.KeyboardEvent<HTMLInputElement>) => {
     const field = event.currentTarget;
     if (event.key === 'Enter' && field.value !== '' && field.reportValidity()) {
@@ -90,7 +73,15 @@ function ToStep(props: {
   return (
     <label className="rfnb-Paused-to" title={label}>
       {words.__('to step')}{' '}
-      <input ref={input} type="number" min={after + 1} max={MOST_STEPS} step={1} aria-label={label} onKeyDown={enter} />
+      <input
+        type="number"
+        min={after + 1}
+        max={MOST_STEPS}
+        step={1}
+        aria-label={label}
+        data-resume="to"
+        onKeyDown={enter}
+      />
     </label>
   );
 }

@@ -7,6 +7,7 @@ import type { StepperState } from '../../stepper/stepper_state';
 import { Body } from '../step/body';
 import { States } from '../step/states';
 import { Watches } from '../step/watches';
+import { useKeptFocus } from '../focus';
 import { Chips } from '../value/chips';
 import { useWords } from '../words';
 import { Beam } from './beam';
@@ -23,6 +24,7 @@ import { Transport } from './transport';
 export function StepperView({ state, actions }: { state: StepperState; actions: StepperActions }): JSX.Element {
   const words = useWords();
   const { run, step } = state;
+  const focus = useKeptFocus(stepper => stepper);
   const flags = run.flags.filter(flag => run.failure === null || !flag.startsWith('failed')); // which has its own box
   return (
     <div
@@ -33,6 +35,7 @@ export function StepperView({ state, actions }: { state: StepperState; actions: 
       data-gone={state.gone}
       tabIndex={0}
       onKeyDown={event => onKey(event, actions, state.line)}
+      {...focus}
     >
       <header className="rfnb-Stepper-head">
         <span className="rfnb-Stepper-name">{run.name}</span>
@@ -97,7 +100,7 @@ function isSameStep(before: StepperState, after: StepperState): boolean {
 function Note({ state, actions }: { state: StepperState; actions: StepperActions }): JSX.Element | null {
   const words = useWords();
   const openNewest = (event: React.MouseEvent<HTMLElement>) => {
-    event.currentTarget.closest<HTMLElement>('.rfnb-Stepper')?.focus(); // as the button goes
+    event.currentTarget.closest<HTMLElement>('.rfnb-Stepper')?.focus(); // also where a click gives a button no focus
     actions.openNewest();
   };
   if (state.dropped) {
