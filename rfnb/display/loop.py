@@ -231,7 +231,10 @@ def _cells(ops: list[ExplainedOp], *, folds: bool) -> list[Html]:
     listed = el("div", [_expression(op) for op in ops], style=f"margin:2px 0 4px 14px;{_CODE}")
     is_fold = folds or _place(first) is not None
     cell = el("details", el("summary", words, style="cursor:pointer"), listed) if is_fold else words
-    return [el("td", el("span", first.where, style=_chip(first.where)), style=_LINE), el("td", cell, style=_LINE)]
+    return [
+        el("td", el("span", first.where, style=_chip(first.where)), style=_LINE),
+        el("td", cell, style=f"{_LINE};min-width:14em"),
+    ]
 
 
 def _expression(op: ExplainedOp) -> Html:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -177,11 +177,7 @@ def steps_blocks(view: HistoryView) -> list[page.Block]:
     text = page.Grid(
         [[row.step, *why, *row.cells] for row, why in zip(rows, whys, strict=True)], ["step", *none, *names]
     )
-    widths = [min(max(len(row.cells[i]) for row in rows), WIDTH) for i in range(len(names))]
-    looks = [
-        f"{style.LABEL_CELL};vertical-align:top;padding-top:2px",
-        *(f"{style.LEFT_CELL};min-width:{width}ch" for width in widths),
-    ]
+    looks = [f"{style.LABEL_CELL};vertical-align:top;padding-top:2px", *looks_of([*row.cells, row.why] for row in rows)]
     html = page.Grid(
         [[row.step, *cells, *map(page.quiet, why)] for row, cells, why in zip(rows, spans, whys, strict=True)],
         ["step", *names, *none],
@@ -197,7 +193,14 @@ def steps_blocks(view: HistoryView) -> list[page.Block]:
 
 
 WIDTH = 20
-"""Number of characters up to which the cells of a state stay in one line on a page that is too narrow."""
+
+
+def looks_of(rows: Iterable[Sequence[object]]) -> list[str]:
+    """The styles of columns whose cells stay in one line up to WIDTH characters, on a page that is too narrow."""
+    widths = (max(len(str(cell)) for cell in column) for column in zip(*rows, strict=True))
+    return [f"{style.LEFT_CELL};min-width:{min(width, WIDTH)}ch" for width in widths]
+
+
 LEGEND = {PAD: "padding, or a sequence that has ended", "Δ": "the largest change of an entry in this step"}
 
 

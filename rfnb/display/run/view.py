@@ -409,7 +409,7 @@ def page_of_step(at: RunStep, batch: int | str | None = None) -> page.Page:
         page.Line(
             page.name(words), page.quiet(f" · {' · '.join([run['place'], *of, step['check']])}"), look=style.HEAD
         ),
-        page.Grid(rows, table.columns) if rows else None,
+        page.Grid(rows, table.columns, states.looks_of(rows)) if rows else None,
         page.Figure(body_html(run, step), ["", *body_text(run, step)]),
     ]
     return page.Page("run_step", words, blocks, table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -35,6 +36,8 @@ def test_a_step_has_its_states_and_the_values_of_its_lines():
     assert any("frame = loop.unstack(x)" in line and "frame = " in line.partition("#")[2] for line in body)
     assert view.table().rows[0][0] == "total"
     assert "<table" in view.html and "frame" in view.html
+    widths = [int(width) for width in re.findall(r"min-width:(\d+)ch", view.html)]  # on a narrow page
+    assert widths[:3] == [min(len(cell), 20) for cell in view.table().rows[0][:3]]
 
 
 def test_a_step_of_one_sequence():
