@@ -174,7 +174,10 @@ def _logits_before(model: Any, ids: Any, keywords: Mapping[str, Any], labels: Se
     inputs, at_once = inputs_of(len(labels) - 1)
     if at_once:
         logits = model(**inputs, return_dict=True).logits[:, -len(labels) :]
-        if not side and not getattr(model.config, "is_decoder", True):  # as those of BERT, and of some that are causal
+        at_once = logits.shape[1] == len(labels)  # some models give those of the last label only
+        if (
+            at_once and not side and not getattr(model.config, "is_decoder", True)
+        ):  # as those of BERT, and of some that are causal
             first = model(**inputs_of(0)[0], return_dict=True).logits[:, -1]
             at_once = bool(logits[:, 0].isclose(first, rtol=1e-4, atol=1e-4).all())
     for count in range(len(labels)):

@@ -5,7 +5,16 @@ from contextlib import suppress
 import numpy as np
 import pytest
 import torch
-from transformers import BertConfig, BertLMHeadModel, GenerationMixin, LogitsProcessor, XLNetConfig, XLNetLMHeadModel
+from transformers import (
+    BambaConfig,
+    BambaForCausalLM,
+    BertConfig,
+    BertLMHeadModel,
+    GenerationMixin,
+    LogitsProcessor,
+    XLNetConfig,
+    XLNetLMHeadModel,
+)
 
 import rfnb as rf
 from rfnb.errors import SearchError
@@ -71,10 +80,22 @@ def bert(causal):
     return model
 
 
+def bamba():
+    """Its logits are those of the last label alone, whatever the caller asks for."""
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    ssm = {"mamba_n_heads": 4, "mamba_d_head": 8, "mamba_d_state": 8, "mamba_chunk_size": 8}
+    config = BambaConfig(vocab_size=40, **sizes, num_key_value_heads=1, **ssm, attn_layer_indices=[1])
+    model = BambaForCausalLM(config).eval()
+    model.get_output_embeddings().weight.data.mul_(20.0)
+    return model
+
+
 @pytest.mark.parametrize("options", [BEAMS, {**ENDS, "no_repeat_ngram_size": 2, "repetition_penalty": 1.3}])
-@pytest.mark.parametrize("name", ["t5", "gpt2", "bart", "whisper", "bert", "xlnet", "bert of both directions"])
+@pytest.mark.parametrize("name", ["t5", "gpt2", "bart", "whisper", "bert", "xlnet", "bamba", "bert of both directions"])
 def test_one_pass_gives_the_forced_scores_of_single_steps(name, options):
-    others = {"xlnet": xlnet, "bert": lambda: bert(True), "bert of both directions": lambda: bert(False)}
+    others = {
+        "xlnet": xlnet, "bamba": bamba, "bert": lambda: bert(True), "bert of both directions": lambda: bert(False)
+    }  # fmt: skip
     model, inputs = others[name]() if name in others else make_model(name), {"input_ids": IDS, "attention_mask": MASK}
     if name == "whisper":
         inputs = {"input_features": torch.randn(2, 8, 60, generator=torch.Generator().manual_seed(2))}
@@ -88,7 +109,7 @@ def test_one_pass_gives_the_forced_scores_of_single_steps(name, options):
     for row, labels in [(0, (8, 12, 30, 8, 12)), (1, (12, 9, 12, 26))]:
         calls.clear()
         scores = found.trace.model.scores(row, labels)
-        passes = {"xlnet": len(labels), "bert of both directions": len(labels) + 2}
+        passes = {"xlnet": len(labels), "bamba": len(labels) + 1, "bert of both directions": len(labels) + 2}
         assert len(calls) == passes.get(name, 1)
         assert scores == pytest.approx(by_step(model, inputs, row, labels, options), rel=1e-5, abs=1e-5)
     hook.remove()
