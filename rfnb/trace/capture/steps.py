@@ -149,6 +149,9 @@ def _of_generate(generated: Generated, steps: list[_Step], parts: dict[int, Seen
     keys = [(item.shape[1], _labels(steps[number]).shape[1]) for number, item in parts.items()]
     kinds = {item.step.keys for item in parts.values() if item.step is not None}
     is_self = bool(kinds & OWN_KEYS) or all(size == count for size, count in keys)
+    if not is_self and len({size for size, _ in keys}) > 1:
+        return None  # such as labels and source in one attention
+    has_source = generated.source is not None and generated.source.shape[1] == keys[0][0]
     sequences = generated.sequences.astype(_labels(steps[0]).dtype)
     start, prompt = min(position for _, position, _ in table), _labels(steps[0]).shape[1]
     rows: list[list[_Cell]] = []
@@ -172,14 +175,13 @@ def _of_generate(generated: Generated, steps: list[_Step], parts: dict[int, Seen
         else:
             cols.append(_columns(generated, source, keys[0][0]))
             labels_[0].append(sequence[begin + 1 : stop + 1].tolist())
-            labels_[1].append([] if generated.source is None else generated.source[source][cols[-1]].tolist())
+            labels_[1].append(generated.source[source][cols[-1]].tolist() if has_source else [])
     if not any(rows):
         return None
     offsets = {
         number: max(0, count - size) if is_self else 0 for number, (size, count) in zip(parts, keys, strict=True)
     }
-    has_source = is_self or (generated.source is not None and generated.source.shape[1] == keys[0][0])
-    labels_given = (labels_[0], labels_[1] if has_source else None)
+    labels_given = (labels_[0], labels_[1] if is_self or has_source else None)
     return _join(parts, rows, cols, offsets, is_self, labels_given, generated.tokenizer, None)
 
 

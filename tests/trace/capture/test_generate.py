@@ -44,6 +44,22 @@ def test_the_result_is_the_same_and_the_search_that_of_scores(setting, make):
         assert len(seen) > 0 and not any("#" in name for name in seen.names())
 
 
+def test_attention_to_labels_and_source_at_once_is_one_matrix_per_step():
+    sizes = {"vocab_size": 40, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "head_dim": 8}
+    text = {**sizes, "num_attention_heads": 2, "num_key_value_heads": 1, "layer_types": ["full_attention"]}
+    image = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    encoder = {"text_config": text, "vision_config": {**image, "image_size": 8, "patch_size": 4}}
+    config = transformers.T5Gemma2Config(encoder=encoder, decoder=text, image_token_index=39)
+    model = transformers.T5Gemma2ForConditionalGeneration(config).eval()
+    given = {"max_new_tokens": 3, "num_beams": 2, "decoder_start_token_id": 2, "eos_token_id": 1, "pad_token_id": 0}
+    out = model.generate(IDS, **given)
+    with rf.capture(model, search=True, attention=True) as seen:
+        assert torch.equal(model.generate(IDS, **given), out)
+    (_, source) = IDS.shape
+    in_decoder = [item.shape for item in seen if "decoder" in item.name]
+    assert in_decoder == [(1, source + 1, 2), (1, source + 2, 2), (1, source + 3, 2)]
+
+
 def test_a_pipeline_gets_the_same_and_its_search_has_words():
     tokenizers = pytest.importorskip("tokenizers")
     words = {f"w{i}": i for i in range(40)}
