@@ -11,7 +11,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import FrameType
@@ -112,10 +112,10 @@ def _in_steps(
 _TORCH, _OWN = str(Path(torch.__file__).parent) + "/", str(Path(__file__).parents[2]) + "/"
 SOFTMAX = frozenset({"_softmax", "_safe_softmax", "softmax", "special_softmax"})
 SAME = frozenset(
-    {"native_dropout", "dropout", "mul", "div", "_to_copy", "to", "clone", "where", "masked_fill", "contiguous"}
+    {"native_dropout", "dropout", "mul", "div", "add", "_to_copy", "to", "clone", "where", "masked_fill", "contiguous"}
 )
 """Calls after which weights are still weights."""
-PRODUCTS = frozenset({"bmm", "mm", "mv", "baddbmm", "matmul"})
+PRODUCTS = frozenset({"bmm", "mm", "mv", "addmm", "baddbmm", "matmul"})
 HEADS = ("num_heads", "n_heads", "n_head", "nhead", "heads", "num_attention_heads")
 """What modules call the number of their heads."""
 
@@ -168,13 +168,14 @@ class AttentionMode(TorchDispatchMode):
     ) -> object:
         """Makes a call."""
         kwargs = kwargs or {}
-        if func._can_decompose() and (self._inside or self._model is None):  # in inference mode
+        looks = self._model is None or self._inside
+        if looks and not (types or _has_nested(args)) and func._can_decompose():  # in inference mode
             with self:
                 result = func.decompose(*args, **kwargs)
             if result is not NotImplemented:
                 return result
         result = func(*args, **kwargs)
-        if (self._model is None or self._inside) and torch._C._current_graph_task_id() == -1:  # not in a backward pass
+        if looks and torch._C._current_graph_task_id() == -1:  # not in a backward pass
             with suppress(Exception):  # whatever the error is, the model must go on
                 self._look(func.overloadpacket.__name__, func, args, kwargs, result)
         return result
@@ -211,8 +212,10 @@ class AttentionMode(TorchDispatchMode):
     # -- kinds of calls
 
     def _look(self, name: str, func: object, args: Any, kwargs: Any, result: Any) -> None:
-        if (name in SOFTMAX or name == "logsumexp") and self._inside and _is_attention(self._inside[-1][0]):
-            self._unseen[self._inside[-1][1]] += 1
+        if name in SOFTMAX or name == "logsumexp":
+            around = (each for each in reversed(self._inside) if not isinstance(each[0], torch.nn.Softmax))
+            module, path = next(around, (None, ""))
+            self._unseen[path] += module is not None and _is_attention(module)
         if name in SOFTMAX:
             axis = args[1] if len(args) > 1 else kwargs["dim"]
             self._mark(result, result.dim() and axis % result.dim(), None)
@@ -225,7 +228,11 @@ class AttentionMode(TorchDispatchMode):
         elif name == "exp":
             self._mark(result, 0, None, sums="exp")
         elif self._marks and name in PRODUCTS:
-            self._product([x for x in args if isinstance(x, torch.Tensor)][-2:])
+            operands = [x for x in args if isinstance(x, torch.Tensor)][-2:]
+            self._product(operands)
+            self._mix(operands, result, axes=(-2, -1))
+        elif self._marks and name == "convolution" and args[0].stride() == result.stride():
+            self._mix(args[:1], result, axes=(-1,))
         elif self._marks and name == "sum":
             self._sum(args, kwargs, result)
         elif self._marks and name == "slice":
@@ -240,6 +247,8 @@ class AttentionMode(TorchDispatchMode):
             if mark is None or mark.values is not None or mark.sums == "sum":
                 continue
             others = [other for other in args if isinstance(other, torch.Tensor) and other is not x]
+            if name == "add" and any(other.numel() >= x.numel() for other in others):
+                continue  # more than a bias
             if mark.sums:
                 total = self._mark_of(others[0]) if name == "div" and others and x is args[0] else None
                 if total is not None and total.weights is not None and self._mark_of(total.weights) is mark:
@@ -313,6 +322,22 @@ class AttentionMode(TorchDispatchMode):
                 other = operands[1] if axis == -1 and raw is operands[0] else operands[0].transpose(-1, -2)
                 self._weighted(weights, other)
 
+    def _mix(self, operands: Sequence[torch.Tensor], result: torch.Tensor, axes: Sequence[int]) -> None:
+        """Marks a product with a square matrix along another axis, such as one that mixes the heads.
+
+        axes: of each operand, one that the result has too, and that the axis of the softmax is a part of.
+        """
+        for raw, axis in zip(operands, axes, strict=True):
+            mark = self._mark_of(raw)
+            if mark is None or mark.sums or mark.values is not None or raw.shape != result.shape:
+                continue
+            steps, rest = divmod(mark.step, raw.stride(axis))
+            if not rest:
+                storage = result.untyped_storage()
+                step, weights = steps * result.stride(axis), _weights(raw, mark)
+                mark = replace(mark, storage=StorageWeakRef(storage), step=step, weights=weights)
+                self._marks[storage._cdata] = mark
+
     def _weighted(self, weights: torch.Tensor, values: torch.Tensor) -> None:
         """Tells of weights [batch, heads, rows, columns], where the first three may be missing."""
         while weights.dim() > 4 and weights.shape[0] == 1:
@@ -372,6 +397,11 @@ KEPT = frozenset("query key attn_mask attn_bias mask src qkv_weight qkv_bias nor
 """Names of the kernel arguments that the weights depend on."""
 
 
+def _has_nested(args: tuple[object, ...]) -> bool:
+    """Whether one is a nested tensor, of which some calls have no decomposition that ends."""
+    return any(isinstance(x, torch.Tensor) and x.is_nested for x in args)
+
+
 def _named(func: Any, args: Any, kwargs: Any) -> dict[str, Any]:
     names = [argument.name for argument in func._schema.arguments]
     return dict(zip(names, args, strict=False)) | kwargs
@@ -422,7 +452,7 @@ def _heads_of(module: torch.nn.Module | None) -> int:
 
 
 def _is_attention(module: torch.nn.Module) -> bool:
-    return any(word in type(module).__name__.lower() for word in ("attention", "attn", "mha")) or _heads_of(module) > 1
+    return any(word in type(module).__name__.lower() for word in ("atten", "attn", "mha")) or _heads_of(module) > 1
 
 
 def _unpacked(shape: tuple[int, ...], module: torch.nn.Module | None) -> tuple[int, ...]:

@@ -423,6 +423,66 @@ def test_a_sink_takes_part_in_the_softmax_only(columns, dropout):
     torch.testing.assert_close(seen[0].weights.raw_tensor, expected)
 
 
+class MixedHeads(torch.nn.Module):
+    """Talking-heads attention (Shazeer et al. 2020): the heads are mixed between the softmax and the values."""
+
+    num_heads = 4
+
+    def __init__(self, how):
+        super().__init__()
+        self.how, self.softmax = how, torch.nn.Softmax(-1)
+        self.linear, self.conv = torch.nn.Linear(4, 4), torch.nn.Conv2d(4, 4, 1, bias=False)
+
+    def forward(self, scores, values):
+        weights, matrix = self.softmax(scores), self.linear.weight
+        if self.how == "linear":
+            mixed = self.linear(weights.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        elif self.how == "convolution":
+            mixed = self.conv(weights)
+        elif self.how == "matrix first":
+            mixed = torch.einsum("hg,bgij->bhij", matrix, weights)
+        else:
+            mixed = torch.einsum("bhij,hg->bgij", weights, matrix)
+        return mixed @ values if self.how != "maximum" else mixed.amax(-1)
+
+
+@pytest.mark.parametrize("inference", [False, True])
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("how", ["linear", "convolution", "matrix first", "matrix last"])
+def test_heads_may_be_mixed_before_the_product(how, batch, inference):
+    model, scores, values = MixedHeads(how), torch.randn(batch, 4, 4, 6), torch.randn(batch, 4, 6, 8)
+    with torch.inference_mode(inference), rf.capture(model) as seen:
+        model(scores, values)
+    assert seen.names() == ["attention"] and seen.left_out == []
+    torch.testing.assert_close(seen[0].weights.raw_tensor, scores.softmax(-1))
+
+
+def test_a_softmax_module_belongs_to_the_attention_around_it():
+    model = MixedHeads("maximum")
+    with rf.capture(model) as seen:
+        model(torch.randn(2, 4, 4, 6), torch.randn(2, 4, 6, 8))
+    assert seen.names() == [] and seen.left_out == ["attention: its softmax was not seen to weight values"]
+
+
+def test_a_sum_of_two_softmaxes_is_not_taken_for_one():
+    model = torch.nn.Module()
+    model.forward = lambda x: (0.3 * x.softmax(-1) + 0.7 * (-x).softmax(-1)) @ x
+    with rf.capture(model) as seen:
+        model(torch.randn(2, 4, 4))
+    assert seen.names() == []
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("layout", [torch.jagged, torch.strided])
+def test_a_model_of_nested_tensors_goes_on(layout):
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Softmax(-1))
+    x = torch.nested.nested_tensor([torch.randn(3, 8), torch.randn(5, 8)], layout=layout)
+    expected = model(x)
+    with rf.capture(model) as seen:
+        result = model(x)
+    assert all(map(torch.equal, result.unbind(), expected.unbind())) and len(seen) == 0
+
+
 def test_gradients_of_torch_are_the_same_and_count_once():
     torch.manual_seed(0)
     model = nn.MultiheadAttention(16, 4, batch_first=True)
