@@ -75,8 +75,8 @@ class FiniteReport(Shown):
     first: the op that made the first NaN, or the first infinity if there is no NaN. made: all such ops, in order.
     passed: how many results have a NaN or an infinity because an operand has one. given: tensors from outside that
     have one. in_training: parameters whose gradient has one only if nothing is observed, as in training, where a loop
-    computes ops for all steps together. results: how many results of ops were checked. The tensor of `first` is
-    `report.first.tensor`; later findings have no tensor.
+    computes ops for all steps together. results: how many results of ops were checked. result_is_finite: whether that
+    of the function is. The tensor of `first` is `report.first.tensor`; later findings have no tensor.
     """
 
     made: list[NotFinite] = field(default_factory=list)
@@ -84,6 +84,7 @@ class FiniteReport(Shown):
     given: list[str] = field(default_factory=list)
     in_training: list[str] = field(default_factory=list)
     results: int = 0
+    result_is_finite: bool = False
 
     @property
     def first(self) -> NotFinite | None:
@@ -106,7 +107,11 @@ class FiniteReport(Shown):
         """Facts about the tensors from outside and the first finding, each with a label."""
         facts = [*(("given", text) for text in self.given), *(("gradient", text) for text in self.in_training)]
         hint = [] if self.results else [("hint", "rf.check.finite(lambda: …), with the call of the model inside")]
-        return [*facts, *([] if self.first is None else self.first.facts()), *hint]
+        if self.first is not None:
+            facts += self.first.facts()
+        if self.made and self.result_is_finite:
+            facts.append(("result", "finite all the same"))
+        return [*facts, *hint]
 
 
 def finite(fn: Callable[..., object], *args: object, gradients: bool = False, **kwargs: object) -> FiniteReport:
@@ -291,11 +296,13 @@ class _Search:
 
     def end(self, result: object) -> None:
         """Checks the parts of the result that no observed op made."""
+        self.report.result_is_finite = True
         for name, leaf in named_leaves(as_dicts(result)):
             x = _as_tensor(leaf)
             bad = None if x is None else _bad(x)
             if x is None or bad is None or self._is_meant(x):
                 continue
+            self.report.result_is_finite = False
             if (origin := self._known(x)) is not None:
                 self._confirmed(origin)
             if not (self.report.made or self.report.given):

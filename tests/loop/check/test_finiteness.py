@@ -103,6 +103,17 @@ def test_what_made_it(fn, op):
     assert report.first.event.op == op
 
 
+def test_an_infinity_that_the_result_does_not_have():
+    def bucket(x):  # as in T5's attention: the logarithm counts for large distances only
+        return torch.where(x < 2, x, torch.log(x).clamp(0, 9))
+
+    report = rf.check.finite(bucket, torch.tensor([0.0, 1.0, 5.0]))
+    assert not report and report.first.event.op == "log" and report.result_is_finite
+    assert report.facts()[-1] == ("result", "finite all the same") and "finite all the same" in repr(rf.show(report))
+    report = rf.check.finite(torch.log, torch.tensor([0.0, 1.0]))
+    assert not report.result_is_finite and "all the same" not in repr(report)
+
+
 def test_came_from():
     report = rf.check.finite(lambda: torch.log(X.relu()) * 0 + 1)
     assert (report.first.came_from.event.op, report.first.came_from.kind) == ("log", "infinity")
