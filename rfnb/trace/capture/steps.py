@@ -151,7 +151,8 @@ def _of_generate(generated: Generated, steps: list[_Step], parts: dict[int, Seen
     is_self = bool(kinds & OWN_KEYS) or all(size == count for size, count in keys)
     if not is_self and len({size for size, _ in keys}) > 1:
         return None  # such as labels and source in one attention
-    has_source = generated.source is not None and generated.source.shape[1] == keys[0][0]
+    fits = generated.source is not None and generated.source.shape[1] == keys[0][0]
+    source_labels = generated.source if fits else None
     sequences = generated.sequences.astype(_labels(steps[0]).dtype)
     start, prompt = min(position for _, position, _ in table), _labels(steps[0]).shape[1]
     rows: list[list[_Cell]] = []
@@ -175,13 +176,13 @@ def _of_generate(generated: Generated, steps: list[_Step], parts: dict[int, Seen
         else:
             cols.append(_columns(generated, source, keys[0][0]))
             labels_[0].append(sequence[begin + 1 : stop + 1].tolist())
-            labels_[1].append(generated.source[source][cols[-1]].tolist() if has_source else [])
+            labels_[1].append([] if source_labels is None else source_labels[source][cols[-1]].tolist())
     if not any(rows):
         return None
     offsets = {
         number: max(0, count - size) if is_self else 0 for number, (size, count) in zip(parts, keys, strict=True)
     }
-    labels_given = (labels_[0], labels_[1] if is_self or has_source else None)
+    labels_given = (labels_[0], labels_[1] if is_self or source_labels is not None else None)
     return _join(parts, rows, cols, offsets, is_self, labels_given, generated.tokenizer, None)
 
 
