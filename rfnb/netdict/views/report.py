@@ -48,8 +48,8 @@ def describe(report: NetworkReport) -> page.Page:
 def _layers(found: NetworkFinding) -> str:
     names = found.layers
     tail = f" and {len(names) - FEW} more" if len(names) > FEW else ""
-    behind = f" ({found.behind} behind)" if found.behind else ""
-    return ", ".join(names[:FEW]) + tail + behind
+    needed = f" (needed by {count_of(found.behind, 'other')})" if found.behind else ""
+    return ", ".join(names[:FEW]) + tail + needed
 
 
 def _lines(found: NetworkFinding) -> str:

@@ -175,9 +175,8 @@ def _logits_before(model: Any, ids: Any, keywords: Mapping[str, Any], labels: Se
     if at_once:
         logits = model(**inputs, return_dict=True).logits[:, -len(labels) :]
         at_once = logits.shape[1] == len(labels)  # some models give those of the last label only
-        if (
-            at_once and not side and not getattr(model.config, "is_decoder", True)
-        ):  # as those of BERT, and of some that are causal
+        may_look_ahead = not side and not getattr(model.config, "is_decoder", True)  # BERT, and some that are causal
+        if at_once and may_look_ahead:
             first = model(**inputs_of(0)[0], return_dict=True).logits[:, -1]
             at_once = bool(logits[:, 0].isclose(first, rtol=1e-4, atol=1e-4).all())
     for count in range(len(labels)):

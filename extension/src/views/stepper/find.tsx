@@ -262,7 +262,7 @@ export function ignore(): void {
 function wordsFor(kind: Kind, words: Words): string {
   return {
     'not finite': words.__('is not finite'),
-    over: words.__('is larger than'),
+    over: words.__('exceeds ±'),
     changes: words.__('changes'),
     repeats: words.__('repeats its label'),
     ends: words.__('a sequence ends'),

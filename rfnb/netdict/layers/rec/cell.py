@@ -89,7 +89,8 @@ class Cell:
     def over(self, x: Tensor, state: Mapping[str, Tensor], axis: Dim) -> tuple[Tensor, State]:
         """Runs all steps."""
         self.fill(vars(self.layer[0]))
-        return self.cell(x, state=self.complete(state, x, axis), spatial_dim=axis)
+        first = self.complete(state, x, axis) if self.cell.recurrent_dropout else State(state)
+        return self.cell(x, state=first, spatial_dim=axis)
 
     held = False
 
