@@ -53,6 +53,12 @@ def connected(panel):
     panel.root.locator(".rfnb-Status-pause").wait_for()
 
 
+def ask_for_a_pause(panel):
+    """Asks for a pause at the next step, and waits until the kernel knows of it."""
+    panel.root.locator(".rfnb-Status-pause").click()
+    panel.root.locator('.rfnb-Status-pause[aria-pressed="true"]').wait_for()
+
+
 def resume(panel, name):
     panel.root.locator(f"[data-resume={name}]").click()
 
@@ -95,7 +101,7 @@ def at_the_first_step(open_notebook, cell):
     panel = Panel(notebook.page).open()
     notebook.run_cell(0)
     connected(panel)
-    panel.root.locator(".rfnb-Status-pause").click()
+    ask_for_a_pause(panel)
     notebook.start_cell(1)
     panel.at(0)
     return notebook, panel, panel.root.locator(".rfnb-Paused-to input")
@@ -214,7 +220,7 @@ def test_marked_lines_and_the_next_step_pause_a_running_cell(open_notebook):
     panel = Panel(notebook.page).open()
     notebook.run_all()
     panel.choose("running sum")
-    panel.root.locator(".rfnb-Status-pause").click()
+    ask_for_a_pause(panel)
     notebook.start_cell(1)
     expect(panel.root.locator(".rfnb-Paused-why")).to_have_text("asked for in the panel")
     panel.at(0)
@@ -351,13 +357,12 @@ def test_an_endless_loop_can_be_paused_again_and_interrupted(open_notebook):
     panel = Panel(notebook.page).open()
     notebook.run_cell(0)
     connected(panel)
-    pause = panel.root.locator(".rfnb-Status-pause")
-    pause.click()
+    ask_for_a_pause(panel)
     notebook.start_cell(1)
     panel.at(0).go("next", 1)
     resume(panel, "last")
     over(panel)
-    pause.click()
+    panel.root.locator(".rfnb-Status-pause").click()
     panel.root.locator(".rfnb-Paused").wait_for()
     resume(panel, "resume")
     over(panel)
