@@ -230,9 +230,9 @@ class AttentionMode(TorchDispatchMode):
         elif self._marks and name in PRODUCTS:
             operands = [x for x in args if isinstance(x, torch.Tensor)][-2:]
             self._product(operands)
-            self._mix(operands, result, axes=(-2, -1))
+            self._mix(operands, result, axes=((-1, -2), (-2, -1)))
         elif self._marks and name == "convolution" and args[0].stride() == result.stride():
-            self._mix(args[:1], result, axes=(-1,))
+            self._mix(args[:1], result, axes=((1, -1),))
         elif self._marks and name == "sum":
             self._sum(args, kwargs, result)
         elif self._marks and name == "slice":
@@ -322,19 +322,19 @@ class AttentionMode(TorchDispatchMode):
                 other = operands[1] if axis == -1 and raw is operands[0] else operands[0].transpose(-1, -2)
                 self._weighted(weights, other)
 
-    def _mix(self, operands: Sequence[torch.Tensor], result: torch.Tensor, axes: Sequence[int]) -> None:
-        """Marks a product with a square matrix along another axis, such as one that mixes the heads.
+    def _mix(self, operands: Sequence[torch.Tensor], result: torch.Tensor, axes: Sequence[tuple[int, int]]) -> None:
+        """Marks a product with a square matrix that mixes the heads.
 
-        axes: of each operand, one that the result has too, and that the axis of the softmax is a part of.
+        axes: of each operand, the one that is summed over, and one that the result has too, with that of the softmax.
         """
-        for raw, axis in zip(operands, axes, strict=True):
+        for raw, (summed, kept) in zip(operands, axes, strict=True):
             mark = self._mark_of(raw)
             if mark is None or mark.sums or mark.values is not None or raw.shape != result.shape:
                 continue
-            steps, rest = divmod(mark.step, raw.stride(axis))
-            if not rest:
+            weights, stride = _weights(raw, mark), raw.stride(kept)
+            if stride and mark.step % stride == 0 and _are_heads(raw, summed, weights):
                 storage = result.untyped_storage()
-                step, weights = steps * result.stride(axis), _weights(raw, mark)
+                step = mark.step // stride * result.stride(kept)
                 mark = replace(mark, storage=StorageWeakRef(storage), step=step, weights=weights)
                 self._marks[storage._cdata] = mark
 
@@ -402,6 +402,16 @@ def _has_nested(args: tuple[object, ...]) -> bool:
     return any(isinstance(x, torch.Tensor) and x.is_nested for x in args)
 
 
+def _are_heads(raw: torch.Tensor, axis: int, weights: torch.Tensor) -> bool:
+    """Whether an axis that a product sums over counts the heads, and not the queries."""
+    before, batch = [*weights.shape[:-2]], raw.shape[0] if raw.dim() > 2 and axis != -1 else 1
+    if axis == -2 and batch == math.prod(before):  # each matrix of weights has a product of its own
+        return False
+    if batch in before:
+        before.remove(batch)
+    return raw.shape[axis] in before
+
+
 def _named(func: Any, args: Any, kwargs: Any) -> dict[str, Any]:
     names = [argument.name for argument in func._schema.arguments]
     return dict(zip(names, args, strict=False)) | kwargs
@@ -452,7 +462,10 @@ def _heads_of(module: torch.nn.Module | None) -> int:
 
 
 def _is_attention(module: torch.nn.Module) -> bool:
-    return any(word in type(module).__name__.lower() for word in ("atten", "attn", "mha")) or _heads_of(module) > 1
+    return (
+        any(word in type(module).__name__.lower() for word in ("attention", "attend", "attn", "mha"))
+        or _heads_of(module) > 1
+    )
 
 
 def _unpacked(shape: tuple[int, ...], module: torch.nn.Module | None) -> tuple[int, ...]:

@@ -76,7 +76,7 @@ class FiniteReport(Shown):
     passed: how many results have a NaN or an infinity because an operand has one. given: tensors from outside that
     have one. in_training: parameters whose gradient has one only if nothing is observed, as in training, where a loop
     computes ops for all steps together. results: how many results of ops were checked. result_is_finite: whether that
-    of the function is. The tensor of `first` is `report.first.tensor`; later findings have no tensor.
+    of the function has numbers, all finite. The tensor of `first` is `report.first.tensor`; later findings have none.
     """
 
     made: list[NotFinite] = field(default_factory=list)
@@ -109,8 +109,8 @@ class FiniteReport(Shown):
         hint = [] if self.results else [("hint", "rf.check.finite(lambda: …), with the call of the model inside")]
         if self.first is not None:
             facts += self.first.facts()
-        if self.made and self.result_is_finite:
-            facts.append(("result", "finite all the same"))
+            if self.result_is_finite and not self.first.gradient:
+                facts.append(("result", "finite all the same"))
         return [*facts, *hint]
 
 
@@ -296,13 +296,12 @@ class _Search:
 
     def end(self, result: object) -> None:
         """Checks the parts of the result that no observed op made."""
-        self.report.result_is_finite = True
-        for name, leaf in named_leaves(as_dicts(result)):
-            x = _as_tensor(leaf)
-            bad = None if x is None else _bad(x)
-            if x is None or bad is None or self._is_meant(x):
+        leaves_of_result = [(name, leaf, _as_tensor(leaf)) for name, leaf in named_leaves(as_dicts(result))]
+        parts = [(name, leaf, x, _bad(x)) for name, leaf, x in leaves_of_result if x is not None]
+        self.report.result_is_finite = bool(parts) and all(bad is None for *_, bad in parts)
+        for name, leaf, x, bad in parts:
+            if bad is None or self._is_meant(x):
                 continue
-            self.report.result_is_finite = False
             if (origin := self._known(x)) is not None:
                 self._confirmed(origin)
             if not (self.report.made or self.report.given):

@@ -110,8 +110,15 @@ def test_an_infinity_that_the_result_does_not_have():
     report = rf.check.finite(bucket, torch.tensor([0.0, 1.0, 5.0]))
     assert not report and report.first.event.op == "log" and report.result_is_finite
     assert report.facts()[-1] == ("result", "finite all the same") and "finite all the same" in repr(rf.show(report))
-    report = rf.check.finite(torch.log, torch.tensor([0.0, 1.0]))
-    assert not report.result_is_finite and "all the same" not in repr(report)
+    root = torch.nn.Linear(1, 1)
+    for fn, gradients in [
+        (torch.log, False),
+        (lambda x: [torch.log(x), None][1], False),  # there is no result
+        (lambda x: (torch.log(x).clamp(0, 9), x.masked_fill(x > 0, -torch.inf)), False),  # a mask is not finite
+        (lambda x: torch.sqrt(root(x[:1]) * 0), True),  # only its gradient is not
+    ]:
+        report = rf.check.finite(fn, torch.tensor([0.0, 1.0]), gradients=gradients)
+        assert not report and "all the same" not in repr(report)
 
 
 def test_came_from():

@@ -457,6 +457,24 @@ def test_heads_may_be_mixed_before_the_product(how, batch, inference):
     torch.testing.assert_close(seen[0].weights.raw_tensor, scores.softmax(-1))
 
 
+@pytest.mark.parametrize("batch", [(), (2,), (4,), (2, 4), (4, 4), (1, 4)])
+def test_queries_that_are_mixed_are_not_taken_for_heads(batch):
+    def model(mix, scores, values):
+        return (mix @ scores.softmax(-1)) @ values
+
+    with rf.capture() as seen:
+        model(*(torch.randn(*batch, *sizes) for sizes in [(4, 4), (4, 6), (6, 8)]))
+    assert seen.names() == []
+
+
+def test_a_layer_called_flatten_is_not_attention():
+    model = torch.nn.Flatten()
+    model.forward = lambda x: x.softmax(-1).amax(-1)
+    with rf.capture(model) as seen:
+        model(torch.randn(2, 3))
+    assert seen.left_out == []
+
+
 def test_a_softmax_module_belongs_to_the_attention_around_it():
     model = MixedHeads("maximum")
     with rf.capture(model) as seen:
