@@ -94,6 +94,12 @@ def no_runs_of_others() -> None:
 
 
 @pytest.fixture
+def inference() -> None:
+    """A forward step. Outside of any step, a gradient that passes through dropout warns that it is off."""
+    rf.init_forward_step_run_ctx()
+
+
+@pytest.fixture
 def interruptible() -> Iterator[None]:
     """An interrupt raises KeyboardInterrupt in the test.
 

@@ -128,7 +128,8 @@ class RunCtx:
         self.expected_outputs = expected_outputs
         self.losses: dict[str, Loss] = {}
         self.outputs = TensorDict()
-        self._train_flags: dict[object, bool] = {None: train_flag}  # by function; None: all other functions
+        self._default_flags: dict[object, bool] = {None: train_flag}
+        self._train_flags = self._default_flags  # by function; None: all other functions
 
     def again(self) -> RunCtx:
         """A copy of this context in which nothing is marked yet.
@@ -146,6 +147,15 @@ class RunCtx:
     def train_flag(self) -> bool:
         """Whether this is training: dropout is applied, and running statistics are updated."""
         return self._train_flags[None]
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether it is not training only because neither a step nor a block of `train_flag_ctx` was begun.
+
+        >>> rf.init_forward_step_run_ctx().is_undecided
+        False
+        """
+        return self.stage == "init" and self._train_flags is self._default_flags
 
     def is_train_flag_enabled(self, *, func: object = None) -> bool:
         """Whether this is training for one function: `train_flag`, unless a `train_flag_ctx` sets it for `func`.

@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rfnb.backend.base.tape import Call, Var, opaque, untaped
@@ -358,6 +359,8 @@ def settle(loop: Loop, step: TracedStep, results: Results) -> Size:
     ]
     for place in step.last_places:
         _refuse_empty(step, step.carried[place], size)
+    if step.tape.gradient_watchers:
+        _watch_gradients(step, (*final, *outputs))
     loop.found = None if step.hypotheses is None else _found(step, step.hypotheses, final, size, results.run)
     final = _with_final_dims(step, final, size)
     if step.outer is not None:
@@ -369,6 +372,16 @@ def settle(loop: Loop, step: TracedStep, results: Results) -> Size:
     by_name = {carry.name: value for carry, value in zip(step.carried, final, strict=True) if carry.kind == "state"}
     loop.state._replace([by_name[name] for name, _ in loop.state._leaves()])
     return size
+
+
+def _watch_gradients(step: TracedStep, results: Sequence[object]) -> None:
+    """Lets the functions of ops in the body see gradients of the results: its frame has none."""
+    if step.outer is not None:
+        step.outer.tape.gradient_watchers.update(step.tape.gradient_watchers)
+        return
+    for result, see in product(results, step.tape.gradient_watchers.values()):
+        if isinstance(result, Tensor):
+            step.backend.watch_gradient_raw(result._raw, see)
 
 
 def _final(carried: Carried, raw: RawTensor) -> Any:

@@ -17,7 +17,6 @@ from rfnb.core.dims.align import Sig
 from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.backends import backend_of_raw
-from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.arguments import Probability
 from rfnb.core.tensor.listener import active_listener
 from rfnb.core.tensor.op import guarded, op
@@ -26,7 +25,7 @@ from rfnb.errors import DimError, DimRebound
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.math import add, compare_bc, mul, where
 from rfnb.ops.matmul import matmul
-from rfnb.ops.random import attention_dropout_broadcast_default, dropout
+from rfnb.ops.random import attention_dropout_broadcast_default, dropout, in_training
 from rfnb.ops.reduce import softmax
 from rfnb.ops.shape import replace_dim
 
@@ -107,7 +106,7 @@ def attend(
     listener = active_listener()
     result: Tensor | None = None
     broadcast = attention_dropout_broadcast_default() if att_dropout_broadcast is None else att_dropout_broadcast
-    dropped = att_dropout if att_dropout and get_run_ctx().is_train_flag_enabled(func=dropout) else 0.0
+    dropped = att_dropout if att_dropout and in_training(query, func=dropout) else 0.0
     extended = own_axis(query, keys, values, axis=axis) if listener is not None and axis in query.sig.index else None
     if (listener is None or listener.takes_kernels) and not (dropped and broadcast) and 0.0 <= dropped <= 1.0:
         result = _in_one_kernel(query, keys, values, key_dim, axis, causal is not None, scale, bias, dropped)

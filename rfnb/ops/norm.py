@@ -12,13 +12,13 @@ from rfnb.backend.base.require import axis_of
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim, as_dims
 from rfnb.core.ground.backends import backend_of_raw
-from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.arguments import FloatTensor
 from rfnb.core.tensor.op import guarded, op, op_of_backend
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError
 from rfnb.ops.math import add, cast, mul
+from rfnb.ops.random import in_training
 from rfnb.ops.shape import merge_dims, split_dims
 
 Axes = Dim | Sequence[Dim]
@@ -189,5 +189,5 @@ def batch_norm(
     >>> rf.batch_norm(x, in_dim=feat, **options).raw_tensor.tolist()
     [[-1.0], [1.0]]
     """
-    train = get_run_ctx().is_train_flag_enabled(func=batch_norm) if train is None else train
+    train = in_training(source, func=batch_norm) if train is None else train
     return backend_of_raw(source._raw).batch_norm(**locals())

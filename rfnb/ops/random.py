@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Literal
 
 import numpy as np
 
 from rfnb.backend.base.create import PARAMETERS
+from rfnb.backend.base.index import warn_once
 from rfnb.backend.base.tape import current_tape
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim, as_dims, check_dims
 from rfnb.core.ground import backends
 from rfnb.core.ground.backends import backend_of_raw
 from rfnb.core.ground.defaults import get_default_device, get_default_float_dtype, get_default_int_dtype
+from rfnb.core.ground.source import line_of_user, user_source
 from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.arguments import OneOf, Probability
 from rfnb.core.tensor.op import guarded, op
@@ -330,9 +332,42 @@ def dropout(source: Tensor, drop_prob: Probability, *, axis: Axis = None, on_for
         axis: dims along which entries are dropped independently; by default, or if False, all dims.
         on_forward: also drop outside of training.
     """
-    if drop_prob == 0 or not (on_forward or get_run_ctx().is_train_flag_enabled(func=dropout)):
+    if drop_prob == 0 or not (on_forward or in_training(source, func=dropout)):
         return source
     return _dropout(source, drop_prob, axis=axis)
+
+
+def in_training(x: Tensor, *, func: Callable[..., object]) -> bool:
+    """Whether this is training for `func`, which leaves `x` as it is otherwise.
+
+    Warns when a loss is differentiated through `x`, if it is not training because no step was begun.
+    """
+    ctx = get_run_ctx()
+    if ctx.is_train_flag_enabled(func=func):
+        return True
+    if ctx.is_undecided:
+        _watch(x, func.__qualname__.removesuffix(".__call__"))
+    return False
+
+
+def _watch(x: Tensor, name: str) -> None:
+    line, tape = None, current_tape()
+
+    def warn(gradient: object) -> None:
+        warn_once("training", error, line_of_user() or line)
+
+    def error() -> ParameterError:
+        return ParameterError(
+            f"{name} ran as in inference where this loss was computed",
+            got="no step was begun, which counts as not training",
+            expected="rf.init_train_step_run_ctx() before the model is called",
+            hint="rf.init_forward_step_run_ctx() says that this is inference",
+        )
+
+    if tape is not None:
+        tape.gradient_watchers[name] = warn
+    elif backend_of_raw(x._raw).watch_gradient_raw(x._raw, warn):
+        line = user_source()
 
 
 @op(random=True, name="dropout")

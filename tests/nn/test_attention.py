@@ -16,6 +16,8 @@ from rfnb.errors import DimRebound
 from tests.examples import examples
 from tests.nn.encoder.plain_transformer import decoder as plain_decoder, sines, weights_of
 
+pytestmark = pytest.mark.usefixtures("inference")
+
 KNOWN = json.loads(Path(__file__).parents[1].joinpath("golden/attention_values.json").read_text(encoding="utf-8"))
 IN, OUT, KEY, VALUE = (rf.Dim(n, name=name) for n, name in [(4, "in"), (6, "out"), (8, "key"), (12, "value")])
 ENC, WORD, MODEL, EMB = (rf.Dim(n, name=name) for n, name in [(3, "enc"), (7, "word"), (8, "model"), (6, "emb")])

@@ -7,6 +7,8 @@ import torch
 
 import rfnb as rf
 
+pytestmark = pytest.mark.usefixtures("inference")
+
 BATCH = rf.batch_dim
 LETTER = rf.Dim(5, name="letter", vocab=list("abcde"))
 INP, OUT = rf.Dim(4, name="in"), rf.Dim(6, name="out")

@@ -19,6 +19,8 @@ from rfnb import batch_dim, single_step_dim
 from tests.examples import examples
 from tests.nn.cells.test_cells import CELLS
 
+pytestmark = pytest.mark.usefixtures("inference")
+
 IN, OUT, WORDS = rf.Dim(3, name="in"), rf.Dim(4, name="out"), rf.Dim(5, name="words")
 LENGTHS = [5, 0, 1, 3]
 

@@ -33,6 +33,8 @@ from tests.ops.test_promises import (
     valid,
 )
 
+pytestmark = pytest.mark.usefixtures("inference")
+
 Case = Callable[[Batch], Any]
 FACTORS = [1.0, 0.75, 0.75**2]
 UNARY = [*ACTIVATION, "ones_like"]

@@ -29,6 +29,88 @@ def test_only_in_training_or_if_asked_for():
     assert rf.dropout(x, 0.0, on_forward=True) is x
 
 
+def dropped(x):
+    return rf.dropout(rf.mul(x, 2.0), 0.5)
+
+
+def dropped_in_a_loop(x):
+    loop = rf.Loop(axis=rows)
+    with loop:
+        y = loop.stack(dropped(loop.unstack(x)))
+    return y
+
+
+def dropped_in_a_loop_of_a_loop(x):
+    outer = rf.Loop(axis=feat)
+    with outer:
+        y = outer.stack(dropped_in_a_loop(outer.unstack(x)))
+    return y
+
+
+def normalized(x):
+    return rf.BatchNorm(feat)(rf.mul(x, 2.0))
+
+
+def attended(x):
+    attention = rf.SelfAttention(feat, feat, key_dim_total=feat, value_dim_total=feat, num_heads=2, att_dropout=0.1)
+    return attention(x, axis=rows)
+
+
+def trained():
+    return rf.convert_to_tensor(torch.ones(200, 50, requires_grad=True), dims=[rows, feat])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [dropped, dropped_in_a_loop, dropped_in_a_loop_of_a_loop, normalized, attended, lambda x: dropped(dropped(x))],
+)
+def test_a_gradient_outside_of_any_step_warns_where_it_is_computed(function):
+    with pytest.warns(UserWarning, match=r"(dropout|BatchNorm) ran as in inference") as caught:
+        exec("function(trained()).raw_tensor.sum().backward()", globals() | {"function": function})  # a line of its own
+    assert [warning.filename for warning in caught] == ["<string>"]
+
+
+def test_it_warns_once_for_a_line():
+    with pytest.warns(UserWarning, match="dropout ran as in inference") as caught:
+        for _ in range(3):
+            dropped(trained()).raw_tensor.sum().backward()
+    assert len(caught) == 1
+
+
+def backward_of(function):
+    function(trained()).raw_tensor.sum().backward()
+
+
+def test_nothing_warns_where_it_is_said_what_this_is():
+    with rf.get_run_ctx().train_flag_ctx(False):
+        backward_of(dropped)
+    net = rf.to_torch(Dropped())
+    for mode in (net.eval, net.train):
+        mode()(trained()).sum().backward()
+    rf.init_forward_step_run_ctx()
+    for function in (dropped, dropped_in_a_loop, normalized, attended):
+        backward_of(function)
+    rf.init_train_step_run_ctx()
+    backward_of(dropped)
+
+
+def test_nothing_warns_where_no_gradient_passes_through_it():
+    x = trained()
+    dropped(x)
+    dropped(rf.stop_gradient(x))
+    rf.mul(x, 2.0).raw_tensor.sum().backward()
+    with torch.no_grad():
+        dropped(x)
+    leaf = torch.ones(200, 50, requires_grad=True)
+    rf.dropout(rf.convert_to_tensor(leaf, dims=[rows, feat]), 0.5).raw_tensor.sum().backward()
+    assert not leaf._backward_hooks
+
+
+class Dropped(rf.Module):
+    def __call__(self, x):
+        return dropped(x)
+
+
 def test_the_mean_stays(training):
     y = rf.dropout(rf.ones([rows, feat]), 0.25).raw_tensor
     assert y.unique().tolist() == pytest.approx([0.0, 4 / 3])

@@ -157,12 +157,14 @@ class Magnitude(NamedTuple):
 
 
 class MeasureOps:
-    """Raw part: `magnitude_raw(raw, mask)`, None for entries that are not floats; `watch_gradient_raw(raw, see)`, which
-    calls `see` with the gradient of the tensor in the backward pass.
-    """
+    """Raw part: `magnitude_raw(raw, mask)`, None for entries that are not floats."""
 
     magnitude_raw: Callable[[RawTensor, np.ndarray | None], Magnitude | None]
-    watch_gradient_raw: Callable[[RawTensor, Callable[[RawTensor], None]], None]
+
+    @staticmethod
+    def watch_gradient_raw(raw: RawTensor, see: Callable[[RawTensor], None]) -> bool:
+        """Calls `see` with the gradient of a computed tensor in the backward pass; by default False: it has none."""
+        return False
 
     @staticmethod
     def synchronize() -> str:

@@ -24,7 +24,7 @@ from rfnb.core.dims.align import Sig
 from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim, as_dims
 from rfnb.core.dims.lengths import Lengths, Size
-from rfnb.core.ground.source import PerPlace, user_source
+from rfnb.core.ground.source import PerPlace, Source, user_source
 from rfnb.core.ground.text import number_of
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
@@ -336,9 +336,9 @@ def warn_of_padding(backend: type[Backend], indices: Tensor, axis: Dim, lengths:
     warn_once("gather", error)
 
 
-def warn_once(kind: str, error_of: Callable[[], Exception]) -> None:
-    """Warns at the user's line, once for each line and kind, with the words of an error."""
-    line = user_source()
+def warn_once(kind: str, error_of: Callable[[], Exception], line: Source | None = None) -> None:
+    """Warns at a line, by default where the user's code is, once for each line and kind, with the words of an error."""
+    line = line or user_source()
     if line is not None and kind not in _warned[line]:
         _warned[line].append(kind)
         warnings.warn_explicit(str(error_of()), UserWarning, line.file, line.line)

@@ -151,6 +151,7 @@ class Tape:
         self.trial = False  # whether ops are only being tried out, and are not part of step 0
         self.grown: set[int] = set()  # serials of the dims whose size differs per step
         self.ops: list[str] = []  # the running ops, the outermost first; empty while lines of the body itself run
+        self.gradient_watchers: dict[str, Callable[[RawTensor], None]] = {}  # see gradients of the results
         self._before: list[tuple[Any, Any]] = []  # tensors that were written into, and copies of their former values
         self._known: dict[int, Reference] = {}  # by id of objects that this tape keeps alive
         self._raw, self._referred = raw, (raw, generator)

@@ -278,10 +278,15 @@ class TorchMeasure:
             return magnitude._replace(nan=bad[0], infinite=bad[1], minus_infinite=bad[2])
 
     @staticmethod
-    def watch_gradient_raw(raw: torch.Tensor, see: Callable[[torch.Tensor], None]) -> None:
-        """Calls `see` with the gradient of the tensor in the backward pass."""
-        if raw.requires_grad and unwrapped(raw) is raw:
-            raw.register_hook(lambda gradient: see(gradient.detach()))
+    def watch_gradient_raw(raw: torch.Tensor, see: Callable[[torch.Tensor], None]) -> bool:
+        """Calls `see` with the gradient of a computed tensor in the backward pass; False if it has none.
+
+        A leaf outlives its losses, and would keep one more function after each.
+        """
+        if torch.compiler.is_compiling() or not raw.requires_grad or raw.is_leaf or unwrapped(raw) is not raw:
+            return False
+        raw.register_hook(lambda gradient: see(gradient.detach()))
+        return True
 
     @staticmethod
     def synchronize() -> str:

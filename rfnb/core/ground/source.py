@@ -190,6 +190,14 @@ def user_frame(start: FrameType | None = None) -> FrameType | None:
     return frame
 
 
+def line_of_user() -> Source | None:
+    """The place in the user's own code, and not in an installed package that it called, that is running now."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not is_users(frame.f_code):
+        frame = frame.f_back
+    return None if frame is None else Source(frame.f_code, frame.f_lasti)
+
+
 def user_source(depth: int = 1) -> Source | None:
     """The place in the user's code that is running now, `depth` calls up or more: a frame takes time to look at."""
     frame: FrameType | None = sys._getframe(depth)

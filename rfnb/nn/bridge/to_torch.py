@@ -507,7 +507,7 @@ class TorchModule(Mirror):
         caller, ctx = running.get(), get_run_ctx()
         token = running.set(self)
         try:
-            if self.training == (ctx.train_flag if caller is None else caller.training):
+            if not ctx.is_undecided and self.training == (ctx.train_flag if caller is None else caller.training):
                 return self.rf_module(*args, **kwargs)
             with ctx.train_flag_ctx(self.training):
                 return self.rf_module(*args, **kwargs)

@@ -16,6 +16,7 @@ from rfnb.nn.module.module import Module
 from rfnb.ops.dims import use_mask_default
 from rfnb.ops.math import add, mul, sub
 from rfnb.ops.norm import batch_norm, group_norm, layer_norm, normalize, rms_norm
+from rfnb.ops.random import in_training
 from rfnb.ops.reduce import reduce_mean
 
 
@@ -269,7 +270,7 @@ class BatchNorm(Module):
             affine=self.affine,
             use_mask=use_mask_default(default=self.use_mask),
             distributed=batch_norm_distributed_default() if self.distributed is None else self.distributed,
-            train=get_run_ctx().is_train_flag_enabled(func=BatchNorm.__call__),
+            train=in_training(source, func=BatchNorm.__call__),
         )
 
 

@@ -12,6 +12,8 @@ import rfnb as rf
 from rfnb.errors import DimError, ParameterError
 from tests.examples import examples
 
+pytestmark = pytest.mark.usefixtures("inference")
+
 N = 5
 ATTENTION = {
     "embed": {"class": "linear", "from": "output", "n_out": N, "with_bias": False, "initial_output": 0},

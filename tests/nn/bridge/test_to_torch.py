@@ -19,6 +19,8 @@ import rfnb as rf
 from rfnb import Dim, batch_dim
 from rfnb.errors import DimError, ParameterError, RfError
 
+pytestmark = pytest.mark.usefixtures("inference")
+
 time, feat, hidden = Dim(None, name="time"), Dim(4, name="feat"), Dim(3, name="hidden")
 vocab = Dim(5, name="vocab")
 X, LENGTHS = torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(1)), torch.tensor([5, 3])

@@ -13,6 +13,8 @@ import rfnb as rf
 from rfnb import batch_dim
 from rfnb.loop.loop import Loop
 
+pytestmark = pytest.mark.usefixtures("inference")
+
 INP, OUT, TIME = rf.Dim(3, name="in"), rf.Dim(4, name="out"), rf.Dim(None, name="time")
 CELLS = {
     "basic": lambda: rf.BasicRNN(INP, OUT),

@@ -15,6 +15,8 @@ import rfnb as rf
 from rfnb import batch_dim
 from rfnb.nn.cells.cell import CELLS as cell_classes
 
+pytestmark = pytest.mark.usefixtures("inference")
+
 GOLDEN = Path(__file__).parents[2] / "golden"
 CASES = {case["name"]: case for case in json.loads((GOLDEN / "cells.json").read_text(encoding="utf-8"))}
 

@@ -13,6 +13,8 @@ import rfnb as rf
 from rfnb import batch_dim
 from rfnb.errors import CheckpointError, ParameterError
 
+pytestmark = pytest.mark.usefixtures("inference")
+
 WORD, MODEL, EMB = (rf.Dim(n, name=name) for n, name in [(7, "word"), (8, "model"), (6, "emb")])
 
 
