@@ -14,7 +14,7 @@ import rfnb as rf
 from rfnb.core import run_ctx
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="session")
 def names_in_examples(doctest_namespace: dict[str, object], folder: Path) -> None:
     """`rf`, `np`, `torch`, and a `folder` for files."""
     doctest_namespace.update(rf=rf, np=np, torch=torch, folder=folder)
