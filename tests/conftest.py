@@ -6,6 +6,7 @@ import gc
 import math
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -25,6 +26,9 @@ SLOW = [hypothesis.HealthCheck.too_slow]  # this machine may do other work besid
 SAME = PROFILE == "ci"  # the same examples each time: what lands is not held up by one that nobody has seen before
 hypothesis.settings.register_profile("rfnb", examples(100), deadline=None, derandomize=SAME, suppress_health_check=SLOW)
 hypothesis.settings.load_profile("rfnb")
+
+# jsonschema makes a parser of internationalized addresses from it, which takes seconds; no notebook has such an address
+sys.modules["rfc3987_syntax"] = None
 
 for device in (torch.cuda, torch.xpu, torch.mtia):
     if not device.is_available():
