@@ -24,7 +24,7 @@ COPIED = [
     *(f"extension/{name}" for name in ("src", "test", "schema", "tsconfig.json", "package.json")),
 ]
 IGNORED = shutil.ignore_patterns(
-    *("__pycache__", "labextension", "static", "node_modules", "*.webp", "*.png", "bench", "browser", "notebooks")
+    *("labextension", "static", "node_modules", "*.webp", "*.png", "bench", "browser", "notebooks")
 )
 
 
