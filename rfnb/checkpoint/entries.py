@@ -22,7 +22,7 @@ from safetensors import safe_open
 from rfnb.checkpoint.bundle import Bundle, index_of
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.source import public_function
-from rfnb.core.ground.text import did_you_mean
+from rfnb.core.ground.text import did_you_mean, first_of
 from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import CheckpointError
@@ -96,8 +96,7 @@ def shards(path: Path) -> dict[Path, list[str]] | None:
         files.setdefault(path.parent / file, []).append(name)
     missing = [file.name for file in files if not file.is_file()]
     if missing:
-        tail = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-        raise CheckpointError(f"{public_function()}: files of {path} are missing", got=", ".join(missing[:3]) + tail)
+        raise CheckpointError(f"{public_function()}: files of {path} are missing", got=first_of(missing, 3))
     return files
 
 

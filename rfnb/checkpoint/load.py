@@ -40,6 +40,7 @@ from rfnb.checkpoint.mapping import (
 from rfnb.checkpoint.report import LoadReport
 from rfnb.core.ground.hook import ClassHook
 from rfnb.core.ground.source import public_function
+from rfnb.core.ground.text import first_of
 from rfnb.core.tensor.op import guarded
 from rfnb.errors import CheckpointError
 from rfnb.nn.module.module import Module
@@ -207,8 +208,8 @@ def _check(
     if not matched.fitting:
         raise CheckpointError(
             f"{public_function()}: nothing in {checkpoint.name} fits {name}",
-            got=_some(entries),
-            expected=_some(matched.missing) if matched.missing else "a choice that includes some parameters",
+            got=first_of([*entries], 3) or "no entry",
+            expected=first_of([*matched.missing], 3) if matched.missing else "a choice that includes some parameters",
             hint=missing_prefix(entries, matched.missing, of_all=True)
             if matched.missing
             else '`only` and `skip` take prefixes of names, such as "encoder", or a function of a name',
@@ -232,12 +233,6 @@ def _way_out(matched: Match, module: Module) -> str:
 
 def _as_saved(sharing: Sharing) -> str:
     return f"{sharing.option}={not sharing.value}, if that is how the model was saved"
-
-
-def _some(names: Mapping[str, object]) -> str:
-    """The first three names, for messages."""
-    tail = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return (", ".join(list(names)[:3]) or "no entry") + tail
 
 
 def _value(target: Target, stored: list[StoredEntry], checkpoint: Checkpoint, module: Module) -> torch.Tensor:

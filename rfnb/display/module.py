@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.core.graph.call_recorder import note_of
-from rfnb.core.ground.text import count_of, cut
+from rfnb.core.ground.text import count_of, cut, first_of
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import RawTensor
 from rfnb.display.kit import blocks as page, options
@@ -267,7 +267,7 @@ def _differences(group: Sequence[ModuleNode]) -> list[str]:
     """ "0, 1: not trained", "3: float16 in up.weight, up.bias", "4: up.activation=silu" """
     layers = [list(_params(node)) for node in group]
     usual = [
-        [_commonest(values) for values in zip(*map(_setting, twins), strict=True)]
+        [_most(Counter(values)) for values in zip(*map(_setting, twins), strict=True)]
         for twins in zip(*layers, strict=True)
     ]
     odd: dict[str, list[str]] = {}
@@ -283,10 +283,6 @@ def _setting(row: ParamRow) -> tuple[str, str, str]:
     return row.dtype, row.device, "trained" if row.trainable else "not trained"
 
 
-def _commonest(values: Sequence[str]) -> str:
-    return Counter(values).most_common(1)[0][0]
-
-
 def _odd(rows: Sequence[ParamRow], usual: Sequence[Sequence[str]]) -> str:
     """Unusual properties of a layer's parameters; parameters are named unless all have the property."""
     oddities: dict[str, list[str]] = {}
@@ -295,12 +291,10 @@ def _odd(rows: Sequence[ParamRow], usual: Sequence[Sequence[str]]) -> str:
             if fact != expected:
                 oddities.setdefault(fact, []).append(row.path)
     top = len(commonpath([row.path.replace(".", "/") for row in rows])) + 1 if oddities and len(rows) > 1 else 0
-    return ", ".join(fact if len(paths) == len(rows) else _named(fact, paths, top) for fact, paths in oddities.items())
-
-
-def _named(fact: str, paths: Sequence[str], top: int) -> str:
-    tail = f" and {len(paths) - 2} more" if len(paths) > 2 else ""
-    return f"{fact} in {', '.join(path[top:] for path in paths[:2])}{tail}"
+    return ", ".join(
+        fact if len(paths) == len(rows) else f"{fact} in {first_of([path[top:] for path in paths], 2)}"
+        for fact, paths in oddities.items()
+    )
 
 
 def _unusual(group: Sequence[ModuleNode]) -> list[list[str]]:
@@ -354,7 +348,7 @@ def describe(module: Part) -> page.Page:
     total = " · ".join(filter(None, [f"{count_of(root.count, 'parameter')}{frozen}", size_, *usual]))
     flags = [f"{row.path}: {word}" for row in unique for word in _flags(row)]
     flags.sort(key=lambda flag: flag.endswith(_GRADIENT))  # bad values first: they are often the cause
-    bad = ", ".join(flags[:3]) + (f" and {len(flags) - 3} more" if len(flags) > 3 else "")
+    bad = first_of(flags, 3)
     heads = [page.head(root.cls, f"  {total}")]
     heads += [page.Line(page.chip(bad, style.ALARM, text=f"! {bad}"))] if bad else []
     tree = list(_blocks(root, usual))

@@ -6,11 +6,11 @@ Users add views of their own classes by `rf.register_view`.
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from rfnb.core.ground.show import make_dot, make_line, make_page, view_of
+from rfnb.core.ground.source import ipython_shell
 from rfnb.display.error.card import show_in_notebooks
 from rfnb.errors import ViewError
 
@@ -35,7 +35,7 @@ def connect_notebook() -> None:
 
 def follow_cells() -> None:
     """Gives an IPython shell `%%record_loops`, and lets the panel record the loops of all cells."""
-    shell = _shell()
+    shell = ipython_shell()
     if shell is not None:
         from rfnb.trace.plain.cells import cells
 
@@ -44,7 +44,7 @@ def follow_cells() -> None:
 
 def answer_the_panel() -> None:
     """Opens the line to the panel in the kernel of a notebook; scripts and terminals do not need it."""
-    kernel = getattr(_shell(), "kernel", None)
+    kernel = getattr(ipython_shell(), "kernel", None)
     if kernel is not None:
         from rfnb.display.panel import comm
         from rfnb.trace.run.runs import runs
@@ -93,15 +93,9 @@ def register_view(cls: type | str, make: Callable[..., Page]) -> None:
 
 def _format_in_notebooks(cls: type | str) -> None:
     """From now on, objects of this class are shown by their view where they are the result of a cell."""
-    shell = _shell()
+    shell = ipython_shell()
     if shell is not None:
         shell.display_formatter.mimebundle_formatter.for_type(cls, lambda shown: _view_of(shown)._repr_mimebundle_())
-
-
-def _shell() -> Any:
-    """The running IPython shell; None outside of IPython."""
-    ipython = sys.modules.get("IPython")
-    return None if ipython is None else ipython.get_ipython()
 
 
 @view_of.register

@@ -14,7 +14,7 @@ import numpy as np
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths
-from rfnb.core.ground.text import count_of
+from rfnb.core.ground.text import count_of, first_of
 from rfnb.core.tensor.op import guard_methods, guarded
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.core.vocab import Vocab
@@ -111,7 +111,7 @@ class Found(TextResult):
             words = "no hypothesis may end where the search ended"
             words = words if tree.refused.any() else f"no hypothesis left at step {tree.died_at}"
             died.setdefault(words, []).append(tree.name)
-        return [f"{words}: {_names(names)}" for words, names in died.items()]
+        return [f"{words}: {first_of([*map(printable_name, names)], SHOWN)}" for words, names in died.items()]
 
     def nbest(self, n: int = 4, text: bool = True) -> list[list[Any]]:
         """For each sequence the `n` best hypotheses, the best first, as text or as tuples of labels.
@@ -207,11 +207,6 @@ class Found(TextResult):
                 f"{count_of(len(self.doubts), 'pruned candidate')} would have had a place; {may_win} might win"
             )
         return "\n".join(lines)
-
-
-def _names(names: list[str]) -> str:
-    text = ", ".join(map(printable_name, names[:SHOWN]))
-    return text + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 
 
 def _like(scores: Any, array: np.ndarray, beam: Dim | None) -> Any:

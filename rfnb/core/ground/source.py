@@ -394,10 +394,15 @@ def _with_lines(text: str, line: int) -> tuple[int, int]:
     return (line, line) if innermost is None else (innermost.lineno, innermost.end_lineno or line)
 
 
+def ipython_shell() -> Any:
+    """The running IPython shell; None outside of IPython."""
+    ipython = sys.modules.get("IPython")
+    return None if ipython is None else ipython.get_ipython()
+
+
 def follow_cells() -> None:
     """Starts recording the cells that IPython runs, including the current one. Does nothing outside of IPython."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
+    shell = ipython_shell()
     if shell is None or getattr(shell, "_rfnb_follows", False):
         return
     shell._rfnb_follows = True

@@ -29,6 +29,15 @@ def cut(word: str, most: int) -> str:
     return word if len(word) <= most else word[: most - 1] + "…"
 
 
+def first_of(names: Sequence[str], most: int) -> str:
+    """The first `most` names, and how many others there are.
+
+    >>> first_of(["kiwi", "fig", "plum"], 2), first_of(["kiwi", "fig"], 2)
+    ('kiwi, fig and 1 more', 'kiwi, fig')
+    """
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
 def nearest(name: object, known: Iterable[str], *, most: int = 1, cutoff: float = 0.6) -> list[str]:
     """The names among `known` with the most similar spelling.
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from rfnb.core.advice.similar_dims import is_beam
 from rfnb.core.dims.dim import Dim
+from rfnb.core.ground.text import first_of
 from rfnb.core.tensor.tensor import RawTensor
 from rfnb.core.vocab import Vocab
 from rfnb.display.kit import options
@@ -467,8 +468,7 @@ def _of_one_kind(captured: Captured, notes: Notes) -> list[Seen]:
     if last > first:
         notes.add(f"of several calls the first; rf.show_attention(seen['*#{last}'])")
     if names:
-        tail = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        notes.add(f"of other dims or sizes: {', '.join(names[:3])}{tail}; rf.show_attention(seen[{names[0]!r}])")
+        notes.add(f"of other dims or sizes: {first_of(names, 3)}; rf.show_attention(seen[{names[0]!r}])")
     notes.add(captured.left_out_text())
     return largest
 

@@ -5,12 +5,12 @@ IPython takes the lines of a traceback from `_render_traceback_`, if the excepti
 
 from __future__ import annotations
 
-import sys
 import traceback
 import weakref
 from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.tape import untaped
+from rfnb.core.ground.source import ipython_shell
 from rfnb.errors import RfError
 
 if TYPE_CHECKING:
@@ -30,8 +30,7 @@ def show_in_notebooks() -> None:
 
 def render_traceback(error: RfError) -> list[str]:
     """The lines of the traceback. In a notebook the card is shown first, and the traceback is short."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
+    shell = ipython_shell()
     try:
         if shell is None or shell.InteractiveTB.mode in OWN_MODES:
             return _of_ipython(shell, error)

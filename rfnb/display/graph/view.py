@@ -45,7 +45,7 @@ from functools import cache
 from typing import Any
 
 from rfnb.core.graph.model_graph import ModelGraph
-from rfnb.core.ground.text import count_of
+from rfnb.core.ground.text import count_of, first_of
 from rfnb.display.graph import measures
 from rfnb.display.graph.cards import ACCENT, BORDER, FAILED, FAILED_PAPER, OP, PAPER, PORT, amount, number_line, tinted
 from rfnb.display.graph.fold import GraphFolder
@@ -113,8 +113,7 @@ def _failure(graph: ModelGraph, folder: GraphFolder) -> GraphFailure | None:
 
 def _note(graph: ModelGraph) -> str | None:
     unused = [] if graph.failure else [module.path for module in graph.unused]
-    tail = f" and {len(unused) - 8} more" if len(unused) > 8 else ""
-    notes = [f"not called: {', '.join(unused[:8])}{tail}"] if unused else []
+    notes = [f"not called: {first_of(unused, 8)}"] if unused else []
     return "; ".join([*(["without numbers, on the meta device"] if graph.meta else []), *graph.notes, *notes]) or None
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from textwrap import dedent
 from typing import TYPE_CHECKING
 
-from rfnb.core.ground.text import count_of, cut
+from rfnb.core.ground.text import count_of, cut, first_of
 from rfnb.display.beam import view as beam_view
 from rfnb.display.beam.schema import BeamScripts, BeamView
 from rfnb.display.beam.view import tree_of
@@ -385,8 +385,7 @@ def failure_lines(run: RunView) -> list[str]:
 def others_lines(run: RunView) -> list[str]:
     """`not recorded: loops in module:function, …`, if other functions with loops ran."""
     places = [function["place"] for function in run.get("also", []) if not function["added"]]
-    suffix = f" and {len(places) - OTHERS} more" if len(places) > OTHERS else ""
-    return [f"not recorded: loops in {', '.join(places[:OTHERS])}{suffix}"] if places else []
+    return [f"not recorded: loops in {first_of(places, OTHERS)}"] if places else []
 
 
 def at_step(run: RunView, step: StepView) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from rfnb.core.ground.show import Shown
-from rfnb.core.ground.text import count_of
+from rfnb.core.ground.text import count_of, first_of
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import RawTensor
 from rfnb.display.kit import blocks as page
@@ -173,10 +173,7 @@ def _bad(bad: dict[str, str]) -> list[str]:
     words: dict[str, list[str]] = {}
     for path, word in bad.items():
         words.setdefault(word, []).append(path)
-    return [
-        f"{word}: {', '.join(paths[:3])}{f' and {len(paths) - 3} more' if len(paths) > 3 else ''}"
-        for word, paths in words.items()
-    ]
+    return [f"{word}: {first_of(paths, 3)}" for word, paths in words.items()]
 
 
 LOOKS = (

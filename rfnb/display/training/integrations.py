@@ -19,7 +19,7 @@ from numbers import Real
 from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
-from rfnb.core.ground.source import warn
+from rfnb.core.ground.source import ipython_shell, warn
 from rfnb.core.ground.text import count_of
 from rfnb.display.training.gradient_norms import gradient_norms
 from rfnb.display.training.progress import Progress
@@ -159,7 +159,7 @@ class FollowedTraining:
 
 def cell_events() -> Any:
     """The events of the notebook, in which a cell may end while the trainer says nothing; None elsewhere."""
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    shell = ipython_shell()
     return None if shell is None else shell.events
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rfnb.core.ground.text import count_of
+from rfnb.core.ground.text import count_of, first_of
 from rfnb.display.graph.cards import amount
 from rfnb.display.kit import blocks as page
 from rfnb.display.markup import style
@@ -46,10 +46,8 @@ def describe(report: NetworkReport) -> page.Page:
 
 
 def _layers(found: NetworkFinding) -> str:
-    names = found.layers
-    tail = f" and {len(names) - FEW} more" if len(names) > FEW else ""
     needed = f" (needed by {count_of(found.behind, 'other')})" if found.behind else ""
-    return ", ".join(names[:FEW]) + tail + needed
+    return first_of(found.layers, FEW) + needed
 
 
 def _lines(found: NetworkFinding) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rfnb.core.ground.text import count_of
+from rfnb.core.ground.text import count_of, first_of
 from rfnb.display.graph import view as graph_view
 from rfnb.display.graph.cards import amount
 from rfnb.display.kit import blocks as page
@@ -92,14 +92,9 @@ def words_of(changes: StageChanges, *, first: bool = False) -> str:
         "frees": changes.freed,
         "changes": changes.changed,
     }
-    parts = [f"{verb} {_named(paths)}" for verb, paths in groups.items() if paths]
+    parts = [f"{verb} {first_of(paths, FEW)}" for verb, paths in groups.items() if paths]
     return "; ".join(parts) or "the same layers, with other settings"
 
 
 def _is_wider(old: object, new: object) -> bool:
     return not (isinstance(old, int) and isinstance(new, int) and new < old)
-
-
-def _named(paths: list[str]) -> str:
-    hidden = len(paths) - FEW
-    return ", ".join(paths[:FEW]) + (f" and {hidden} more" if hidden > 0 else "")

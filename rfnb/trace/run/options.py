@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from rfnb.core.advice.similar_dims import Accidents, refuse_accidents
+from rfnb.core.ground.source import ipython_shell
 from rfnb.core.ground.text import did_you_mean
 from rfnb.errors import OptionError
 
@@ -82,9 +83,10 @@ options = Options()
 
 def in_notebook() -> bool:
     """Whether this process is a Jupyter kernel with a front end, or that of a marimo notebook."""
-    ipython, marimo = sys.modules.get("IPython"), sys.modules.get("marimo")
-    shell = ipython.get_ipython() if ipython is not None else None
-    return getattr(shell, "kernel", None) is not None or (marimo is not None and bool(marimo.running_in_notebook()))
+    marimo = sys.modules.get("marimo")
+    return getattr(ipython_shell(), "kernel", None) is not None or (
+        marimo is not None and bool(marimo.running_in_notebook())
+    )
 
 
 def recording_mode() -> str | bool:
