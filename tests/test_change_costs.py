@@ -172,8 +172,8 @@ def test_it_is_shown():
 """
 
 COMMAND: Edits = {
-    "rfnb/display/panel/run_commands.py": [
-        Insert("import FoundView, ", "Memory, "),
+    "rfnb/display/panel/commands.py": [
+        Insert("FoundView, Hello, ", "Memory, "),
         Insert(
             "    return comparison_view.describe(compare_runs(a, b, sequence=sequence if has_sequence else None))\n",
             '''

@@ -1,5 +1,5 @@
 """The kernel side of the panel and the stepper.
 
-Read `commands` first (messages in, answers out), then `run_commands`, `paused` (conditions and edits), `comm` (the
+Read `commands` first (messages in, answers out), then `paused` (conditions and edits), `comm` (the
 connection to JupyterLab), and `stepper` (the widget in a cell's output).
 """

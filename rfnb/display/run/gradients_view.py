@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from rfnb.core.ground.text import count_of
 from rfnb.display.kit import blocks as page
@@ -25,14 +25,18 @@ HEAD = ("state", "step by step", "first", "last", "first/last", "")
 def describe(gradients: Gradients) -> GradientsView:
     """The norms of all states as JSON."""
     run = gradients.run
-    norms = {name: cast("list[Number]", [plain(float(n)) for n in norm]) for name, norm in gradients.norm.items()}
     return {
         "kind": "gradients",
         "run": run.serial,
         "loss": gradients.loss,
-        "curves": [{"state": name, "norms": values} for name, values in norms.items()],
+        "curves": curves_of(gradients.norm),
         "note": f"{run.name}, {count_of(run.steps, 'step')}; one block higher means a factor of 10",
     }
+
+
+def curves_of(norms: Mapping[str, Iterable[float]]) -> list[Curve]:
+    """The norms of each state as JSON."""
+    return [{"state": name, "norms": [plain(float(norm)) for norm in values]} for name, values in norms.items()]
 
 
 def to_page(view: GradientsView) -> page.Page:

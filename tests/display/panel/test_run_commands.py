@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import Dim, batch_dim
-from rfnb.display.panel import commands, run_commands
+from rfnb.display.panel import commands
 from rfnb.display.panel.commands import Dispatcher
 from rfnb.display.panel.paused import conditions_of, edited
 from rfnb.errors import ViewError
@@ -99,7 +99,7 @@ def where(kind: str, **more: Any) -> dict[str, Any]:
     ],
 )
 def test_a_search(ask, monkeypatch, condition, sequence, steps):
-    monkeypatch.setattr(run_commands, "SLICE", 60)
+    monkeypatch.setattr(commands, "SLICE", 60)
     if condition["line"] is not None:
         condition = condition | {"line": ask.run.source.first_line + LINE[condition["line"]]}
     assert ask("find", where=[condition], start=0, stop=5, sequence=sequence) == {"hits": steps, "next": None}
@@ -124,7 +124,7 @@ def test_several_conditions_are_one_search(ask):
 
 @pytest.mark.parametrize(("start", "stop", "first", "on"), [(1, 5, [1], 2), (3, -1, [3], 2)])
 def test_a_search_takes_a_moment_at_a_time(ask, monkeypatch, start, stop, first, on):
-    monkeypatch.setattr(run_commands, "SLICE", 0)
+    monkeypatch.setattr(commands, "SLICE", 0)
     all_of_them = [where("expression", text="True")]
     assert ask("find", where=all_of_them, start=start, stop=stop) == {"hits": first, "next": on}
     last = stop - 1 if stop > start else stop + 1
