@@ -10,6 +10,7 @@ import numpy as np
 from rfnb.display.kit import blocks as page, window
 from rfnb.display.kit.data import Data, describe_axes, read, to_numpy
 from rfnb.display.kit.window import MarkedPicture
+from rfnb.display.markup import png
 from rfnb.display.markup.numbers import short
 from rfnb.display.markup.style import ALARM, GREY, HEAD
 from rfnb.loop.check.finiteness import FiniteReport, NotFinite
@@ -96,7 +97,7 @@ def _pictures(first: BatchDifference | NotFinite) -> list[MarkedPicture]:
     if cut is None:
         return []
     part, mask = cut.cut(values), cut.cut(valid)
-    top, scale = window.scale_of(part[mask])
+    top, scale = png.scale_of(part[mask])
     return [window.draw(part, mask, cut, first.event.name, short(values[first.place]), top, scale)]
 
 
@@ -122,7 +123,7 @@ def _both(first: BatchDifference, data: Data) -> list[MarkedPicture]:
 
 def _window(data: Data, shape: tuple[int, ...], at: tuple[int, ...], rows: int | None) -> window.ValueWindow | None:
     owner = data.sequence_axis()
-    moves = [i != owner and (axis.lengths is not None or axis.dim.is_dynamic()) for i, axis in enumerate(data.axes)]
+    moves = [i != owner and axis.moves for i, axis in enumerate(data.axes)]
     names = ["" if i == owner and rows is None else axis.dim.name for i, axis in enumerate(data.axes)]
     return window.around(shape, names, at, rows, moves)
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim
     from rfnb.core.dims.lengths import Lengths
     from rfnb.core.tensor.tensor import RawTensor, Tensor
+    from rfnb.core.vocab import Vocab
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,11 @@ class Axis:
     over: tuple[Dim, ...] = ()
     lengths: np.ndarray | None = None
     tags: Sequence[str] | None = None
+
+    @property
+    def moves(self) -> bool:
+        """Whether it is time-like: sequences differ in their number of entries, or may."""
+        return self.lengths is not None or self.dim.is_dynamic()
 
 
 @dataclass(frozen=True)
@@ -57,6 +63,11 @@ class Data:
     """The raw tensor of the program itself, with its gradient."""
     live: np.ndarray | None = None
     """For a value of a loop: which entries belong to sequences that have not ended; of size 1 along other axes."""
+
+    @property
+    def vocab(self) -> Vocab | None:
+        """The labels that integer entries stand for."""
+        return None if self.sparse is None else self.sparse.vocab
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -195,6 +206,11 @@ def thin_mask(mask: np.ndarray | None, where: tuple[slice, ...]) -> np.ndarray |
     return mask[tuple(cut if size > 1 else slice(None) for cut, size in zip(where, mask.shape, strict=True))]
 
 
+def real_entries(values: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
+    """The entries that the mask counts, in a row."""
+    return values.reshape(-1) if mask is None else values[np.broadcast_to(mask, values.shape)]
+
+
 def _axis(tensor: Tensor, dim: Dim, actual: int) -> tuple[Axis, str | None]:
     size = tensor.lengths.size(dim)
     if size is None:
@@ -331,10 +347,10 @@ def named_pill(dim: DimView, words: Child, look: str = "") -> Html:
     return el("span", words, " ", class_="rfnb-dim", data_rfnb_dim=serial, style=look, title=origin(dim))
 
 
-def palette_index(serial: int, most: int = 4096) -> int:
+def palette_index(serial: int) -> int:
     """The index of a dim's hue in the palette: the first Dim that is shown gets the first hue and keeps it."""
     with _seen_lock:
-        if serial not in _seen and len(_seen) >= most:
+        if serial not in _seen and len(_seen) >= 4096:
             _seen.pop(next(iter(_seen)))
         return _seen.setdefault(serial, len(_seen) % len(style.PALETTE))
 
@@ -365,7 +381,7 @@ def _kind(axis: Axis, counted: set[Dim], feature: Dim | None) -> Kind:
         return kind
     if axis.dim in counted or axis.tags is not None:
         return "batch"
-    if axis.lengths is not None or axis.dim.is_dynamic():
+    if axis.moves:
         return "spatial"
     return "feature" if axis.dim is feature else "other"
 

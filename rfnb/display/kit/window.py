@@ -106,18 +106,12 @@ def draw_both(
     valid: valid entries of the window. values: arrays by title. apart: |difference|.
     """
     parts = {title: window.cut(array) for title, array in values.items()}
-    top, scale = scale_of(*(part[valid] for part in parts.values()))
+    top, scale = png.scale_of(*(part[valid] for part in parts.values()))
     pictures = [draw(parts[t], valid, window, t, short(values[t][window.at]), top, scale) for t in values]
     part = window.cut(apart)
-    peak, _ = scale_of(part[valid])
+    peak, _ = png.scale_of(part[valid])
     title, text = f"|Δ| up to {short(np.fmax.reduce(part[valid], initial=0.0))}", short(apart[window.at])
     return [*pictures, draw(part, valid, window, title, text, peak, "sequential")]
-
-
-def scale_of(*parts: np.ndarray) -> tuple[float, png.Scale]:
-    """The value of the strongest colour shared by several pictures, and the kind of scale."""
-    finite = np.concatenate([part[np.isfinite(part)].reshape(-1) for part in parts])
-    return float(np.abs(finite).max(initial=0)), "diverging" if (finite < 0).any() else "sequential"
 
 
 def pictures_html(pictures: Sequence[MarkedPicture]) -> Html | None:

@@ -59,10 +59,10 @@ def indices(values: np.ndarray, scale: Scale) -> np.ndarray:
     return level
 
 
-def ramp(stops: tuple[str, ...], levels: int = LEVELS + 1) -> np.ndarray:
+def ramp(stops: tuple[str, ...]) -> np.ndarray:
     """Colours between the stops, as [levels, 3] bytes."""
     rgb = np.array([[int(stop[i : i + 2], 16) for i in (1, 3, 5)] for stop in stops])
-    at = np.linspace(0, len(stops) - 1, levels)
+    at = np.linspace(0, len(stops) - 1, LEVELS + 1)
     return np.stack([np.interp(at, np.arange(len(stops)), rgb[:, c]) for c in range(3)], axis=1).astype(np.uint8)
 
 
@@ -112,6 +112,12 @@ def _palette(stops: tuple[str, ...]) -> bytes:
 
 
 PALETTES = {"diverging": _palette(DIVERGING), "sequential": _palette(SEQUENTIAL)}
+
+
+def scale_of(*parts: np.ndarray) -> tuple[float, Scale]:
+    """The value of the strongest colour shared by several pictures, and the kind of scale."""
+    finite = np.concatenate([part[np.isfinite(part)].reshape(-1) for part in parts])
+    return float(np.abs(finite).max(initial=0)), "diverging" if (finite < 0).any() else "sequential"
 
 
 def block_for(shape: tuple[int, ...], most: tuple[int, int]) -> tuple[int, int]:

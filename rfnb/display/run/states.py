@@ -18,7 +18,7 @@ from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import Number, bars, short
 from rfnb.display.markup.png import block_for, extremes, pooled
 from rfnb.display.run.schema import HistoryView, StateRow, StateStrip
-from rfnb.display.run.step import live_at, of_sequence, spread
+from rfnb.display.run.step import kept_steps, live_at, of_sequence, spread
 from rfnb.display.tensor.entries import PAD
 from rfnb.display.tensor.schema import ValueView
 from rfnb.display.tensor.value import ENDED, one_entry
@@ -78,9 +78,7 @@ def follow(run: Run, name: str, sequence: int | None, steps: int) -> SampledStat
     """The state after at most 256 of the first `steps`; None for labels, texts, sizes, and states that change size."""
     if not steps:
         return None
-    every = run.replay.every
-    ends = range(every - 1, steps, every) or range(steps - 1, steps)  # after these, states are kept
-    samples = spread(ends, options.PICTURE_CELLS[1])
+    samples = spread(kept_steps(run, steps), options.PICTURE_CELLS[1])
     states: list[Data] = []
     masks: list[np.ndarray] = []
     for step in samples:
@@ -104,11 +102,10 @@ def follow(run: Run, name: str, sequence: int | None, steps: int) -> SampledStat
     live = full_mask if thin is None else thin
     jump = 0.0
     initial = run.replay.state(name, 0) if samples[0] == 0 else None
-    start = None
     if initial is not None and not isinstance(initial, int | str):
         start = one_entry(initial, of_sequence(run, sequence))
-    if start is not None and start.shape == states[0].shape:
-        jump = float(_moved(values[0], to_numpy(start.raw[where]).astype(np.float32), live[0]).max(initial=0))
+        if start.shape == states[0].shape:
+            jump = float(_moved(values[0], to_numpy(start.raw[where]).astype(np.float32), live[0]).max(initial=0))
     return SampledState(name, samples, values, live, [axis.dim.name for axis in states[0].axes], owner, jump)
 
 
@@ -122,13 +119,11 @@ def describe_strip(history: SampledState) -> StateStrip:
     rows, steps = values.shape
     block = block_for(values.shape, (ROWS, steps))
     values, live = extremes(values, live, block), pooled(live, block)
-    counted = values[live & np.isfinite(values)]
-    top = float(np.abs(counted).max(initial=0)) or 1.0
-    scale: png.Scale = "diverging" if (counted < 0).any() else "sequential"
+    top, scale = png.scale_of(values[live])
     cell = (max(2, min(8, 64 // len(values))), max(1, min(10, PIXELS // steps)))
     return {
         "state": history.name,
-        "picture": png.picture(values / top, valid=None if live.all() else live, scale=scale, cell=cell),
+        "picture": png.picture(values / (top or 1.0), valid=None if live.all() else live, scale=scale, cell=cell),
         "alt": _words(history, rows, len(values)),
     }
 

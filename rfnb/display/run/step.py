@@ -19,7 +19,7 @@ from rfnb.display.beam.schema import NodeAt
 from rfnb.display.beam.view import describe_beam, line, tree_of
 from rfnb.display.kit import options
 from rfnb.display.kit.blocks import Notes, reason
-from rfnb.display.kit.data import Data, describe_axes, read, to_numpy
+from rfnb.display.kit.data import Data, describe_axes, read, real_entries, to_numpy
 from rfnb.display.markup.numbers import Number, plain, short
 from rfnb.display.run.schema import LineValue, OpRow, OpsView, OpView, StateRow, StepView, WatchRow
 from rfnb.display.tensor.schema import ValueView
@@ -30,7 +30,6 @@ from rfnb.trace.run.step import AGREES, KEPT
 
 if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim
-    from rfnb.core.tensor.tensor import Tensor
     from rfnb.trace.run.run import Run
     from rfnb.trace.run.step import OpStep, RunStep
 
@@ -69,6 +68,11 @@ class ChosenSequence:
             return live
         dims = set(getattr(value, "dims", ())) - {self.run.sequence_dim}
         return np.zeros_like(live) if self.in_step(step).keys() & dims else live
+
+    def view(self, name: str, value: object, step: int, *, pictures: bool) -> ValueView:
+        """The JSON of a value that a step computes."""
+        live = self.live(value, step)
+        return describe_value(name, value, at=self.in_step(step), pictures=pictures, live=live)
 
 
 def of_sequence(run: Run, sequence: int | None) -> dict[Dim, int]:
@@ -109,8 +113,7 @@ def describe_step(
     at, chosen = run[step], choose(run, sequence, hypothesis)
 
     def described(name: str, value: object) -> ValueView:
-        live = chosen.live(value, step)
-        view = describe_value(name, value, at=chosen.in_step(step), pictures=pictures, live=live)
+        view = chosen.view(name, value, step, pictures=pictures)
         with suppress(Exception):  # such as of a tensor whose memory is gone, which the view tells
             if locked and axis_of_weights(one_entry(value, chosen.in_step(step))) is not None:
                 view["is_row"] = True
@@ -200,9 +203,7 @@ def _change(chosen: ChosenSequence, step: int, before: object, after: object) ->
         return None
     with np.errstate(invalid="ignore"):  # ∞ - ∞
         difference = np.abs(_aligned(second, first) - _aligned(first, first))
-    mask = first.mask()
-    if mask is not None:
-        difference = difference[np.broadcast_to(mask, difference.shape)]
+    difference = real_entries(difference, first.mask())
     return plain(float(difference.max())) if difference.size else None
 
 
@@ -223,9 +224,13 @@ def _magnitudes(chosen: ChosenSequence, name: str) -> Magnitudes:
 
 def spark_steps(run: Run) -> list[int]:
     """The steps sampled for the sparklines of a run."""
+    return spread(kept_steps(run, run.steps), options.SPARK_STEPS)
+
+
+def kept_steps(run: Run, steps: int) -> range:
+    """Those of the first `steps` after which the states are kept; only the last one, if there is no other."""
     every = run.replay.every
-    ends = range(every - 1, run.steps, every) or range(run.steps - 1, run.steps)  # after these, states are kept
-    return spread(ends, options.SPARK_STEPS) if run.steps else []
+    return range(every - 1, steps, every) or range(max(steps - 1, 0), steps)
 
 
 def _follow(chosen: ChosenSequence, name: str) -> Magnitudes:
@@ -305,11 +310,8 @@ def describe_ops(at: RunStep, choice: int | None, chosen: ChosenSequence) -> Ops
 
 
 def _op(number: int, op: OpStep, step: int, chosen: ChosenSequence) -> OpView:
-    def described(value: Tensor) -> ValueView:
-        live = chosen.live(value, step)
-        return describe_value(value.name, value, at=chosen.in_step(step), pictures=True, live=live)
-
-    return {"number": number, "inputs": list(map(described, op.inputs)), "outputs": list(map(described, op.outputs))}
+    inputs, outputs = ([chosen.view(x.name, x, step, pictures=True) for x in side] for side in (op.inputs, op.outputs))
+    return {"number": number, "inputs": inputs, "outputs": outputs}
 
 
 def _row(number: int, op: OpStep) -> OpRow:

@@ -29,9 +29,7 @@ def is_array(shown: object) -> bool:
     return hasattr(shown, "dtype") and hasattr(type(shown), "shape") and hasattr(shown, "__array__")
 
 
-def data_of(
-    array: object, dims: Sequence[str | Dim] | None = None, lengths: object = None, name: str | None = None
-) -> Data:
+def data_of(array: object, dims: Sequence[str | Dim] | None = None, lengths: object = None) -> Data:
     """The data of an array. Raises ViewError if dims or lengths do not fit, or entries are not numbers.
 
     Args:
@@ -50,7 +48,7 @@ def data_of(
         Axis(_dim(dim, i, size), size) for i, (dim, size) in enumerate(zip(_named(dims, shape), shape, strict=True))
     ]
     data = Data(
-        name=name or "array",
+        name="array",
         dtype=dtype_of(source),
         device=str(getattr(raw, "device", "cpu")),
         raw=raw,

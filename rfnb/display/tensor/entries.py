@@ -12,7 +12,7 @@ from rfnb.core.ground.text import cut
 from rfnb.core.tensor.tensor import RawTensor
 from rfnb.core.vocab import Vocab
 from rfnb.display.kit import options
-from rfnb.display.kit.data import Data, DimView, thin_mask, thinned, to_numpy
+from rfnb.display.kit.data import Data, DimView, real_entries, thin_mask, thinned, to_numpy
 from rfnb.display.markup import png, style
 from rfnb.display.markup.html import Html, el, quiet, wide
 from rfnb.display.markup.numbers import plain, real, short
@@ -39,7 +39,7 @@ def describe_labels(data: Data) -> tuple[Labels, str | None]:
         [data] if sequences is None else [data.pick(sequences, i) for i in range(min(count, options.LABEL_SEQUENCES))]
     )
     ids = [[int(number) for number in _first(sample, options.LABEL_TOKENS)] for sample in samples]
-    vocab = data.sparse.vocab if data.sparse is not None else None
+    vocab = data.vocab
     counts, sampled = _counts(data, vocab)
     labels: Labels = {
         "labels": [[label_of(number, vocab) for number in row] for row in ids],
@@ -68,8 +68,7 @@ def describe_unknown(data: Data) -> BadView | None:
 
 def tokens(data: Data, most: int = options.LABEL_TOKENS) -> list[str]:
     """The labels of one sequence, in order."""
-    vocab = data.sparse.vocab if data.sparse is not None else None
-    return [label_of(int(number), vocab) for number in _first(data, most)]
+    return [label_of(int(number), data.vocab) for number in _first(data, most)]
 
 
 def label_of(number: int, vocab: Vocab | None) -> str:
@@ -122,26 +121,22 @@ def labels_cells(
 def _first(data: Data, most: int) -> np.ndarray:
     if len(data.axes) == 1:
         return to_numpy(data.raw[:most])
-    values = to_numpy(data.raw)
-    mask = data.mask()
-    if mask is not None:
-        values = values[np.broadcast_to(mask, values.shape)]
-    return values.reshape(-1)[:most]
+    return real_entries(to_numpy(data.raw), data.mask())[:most]
 
 
 def _labels_of(data: Data) -> int | None:
     """Number of labels in the vocab."""
-    if data.sparse is None:
-        return None
-    return len(data.sparse.vocab) if data.sparse.vocab is not None else data.sparse.dimension
+    if data.vocab is not None:
+        return len(data.vocab)
+    return None if data.sparse is None else data.sparse.dimension
 
 
 def _counts(data: Data, vocab: Vocab | None) -> tuple[list[LabelCount], str | None]:
     """The most frequent labels, and a note if not all were counted."""
     where = thinned(data.shape, options.SAMPLE_ENTRIES)
-    values, mask = to_numpy(data.raw[where]), thin_mask(data.mask(), where)
+    values = to_numpy(data.raw[where])
     sampled = f"counted in {values.size:,} of {data.entries:,}" if values.size < data.entries else None
-    values = values.reshape(-1) if mask is None else values[np.broadcast_to(mask, values.shape)]
+    values = real_entries(values, thin_mask(data.mask(), where))
     size = 0 if vocab is None else len(vocab)
     in_vocab = (values >= 0) & (values < size)
     ids, counts = np.unique(values[~in_vocab], return_counts=True)  # slow, but few
@@ -323,13 +318,9 @@ def chosen(data: Data) -> tuple[int | None, int]:
         return None, 0
     down = data.sequence_axis()
     if down is None:
-        down = 0 if len(sizes) == 2 else max(range(len(sizes)), key=lambda i: (_moves(data, i), sizes[i]))
+        down = 0 if len(sizes) == 2 else max(range(len(sizes)), key=lambda i: (data.axes[i].moves, sizes[i]))
     candidates = [i for i in range(len(sizes)) if i != down]
-    return down, max(candidates, key=lambda i: (_moves(data, i), sizes[i]))
-
-
-def _moves(data: Data, i: int) -> bool:
-    return data.axes[i].lengths is not None or data.axes[i].dim.is_dynamic()
+    return down, max(candidates, key=lambda i: (data.axes[i].moves, sizes[i]))
 
 
 def _matrix(
@@ -383,11 +374,9 @@ def _valid(data: Data, rows: int | None, cols: int, where: tuple[slice, ...]) ->
 
 
 def _draw(values: np.ndarray, valid: np.ndarray | None, absolute: bool, pixels: tuple[int, int]) -> str:
-    finite = values[np.isfinite(values)]
-    top = float(np.abs(finite).max(initial=0)) or 1.0
-    scale: png.Scale = "sequential" if absolute or not (finite < 0).any() else "diverging"
+    top, scale = png.scale_of(values)
     cell = max(1, min(pixels[0] // values.shape[0], pixels[1] // values.shape[1], 12))
-    return png.picture(values / top, valid=valid, scale=scale, cell=cell)
+    return png.picture(values / (top or 1.0), valid=valid, scale="sequential" if absolute else scale, cell=cell)
 
 
 def _words(

@@ -15,7 +15,7 @@ import numpy as np
 from rfnb.core.ground.defaults import is_int_dtype
 from rfnb.core.tensor.tensor import RawTensor
 from rfnb.display.kit import options
-from rfnb.display.kit.data import Data, thin_mask, thinned, to_numpy
+from rfnb.display.kit.data import Data, real_entries, thin_mask, thinned, to_numpy
 from rfnb.display.markup.numbers import Number, plain
 from rfnb.display.tensor.schema import BadView, PaddingView, StatsView, TensorStats
 
@@ -241,8 +241,7 @@ def sample(measured: Measured) -> np.ndarray:
     """A fixed sample of the finite real entries; all of them if there are few."""
     where = thinned(tuple(measured.raw.shape), options.HISTOGRAM_ENTRIES)
     values = to_numpy(measured.raw[where])
-    thin = thin_mask(measured.mask, where)
-    values = values.reshape(-1) if thin is None else values[np.broadcast_to(thin, values.shape)]
+    values = real_entries(values, thin_mask(measured.mask, where))
     return values[np.isfinite(values)]
 
 
@@ -375,7 +374,7 @@ def _same_labels(hit: np.ndarray, real: np.ndarray) -> bool:
 def _square(data: Data) -> tuple[int, int]:
     """The two axes of an attention mask."""
     axes = [i for i in range(len(data.axes)) if i != data.sequence_axis()]
-    moving = [i for i in axes if data.axes[i].lengths is not None or data.axes[i].dim.is_dynamic()]
+    moving = [i for i in axes if data.axes[i].moves]
     rows, cols = moving if len(moving) == 2 else (len(data.axes) - 2, len(data.axes) - 1)
     return rows, cols
 

@@ -13,7 +13,7 @@ from rfnb.backend.base.tape import untaped
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.display.kit.blocks import Notes
-from rfnb.display.kit.data import Data, describe_axes, read, thinned, to_numpy
+from rfnb.display.kit.data import Data, describe_axes, read, real_entries, thin_mask, thinned, to_numpy
 from rfnb.display.kit.options import LABEL_TOKENS
 from rfnb.display.markup.numbers import short
 from rfnb.display.tensor.entries import PAD, describe_picture, label_of, line, shown, tokens
@@ -102,13 +102,13 @@ def value_text(data: Data) -> str:
     if data.live is not None and not data.live.any():
         return ENDED
     by_entry = len(data.axes) == 1 and data.mask() is not None  # one by one, to show which are left out
-    if data.sparse is not None and data.sparse.vocab is not None and not by_entry:
+    if data.vocab is not None and not by_entry:
         sequences = _sequences(data)
         left_out = sum(map(len, sequences)) < _real_entries(data)
         return " | ".join(map(line, sequences)) + (f" … ({_shape(data)})" if left_out else "")
     if data.entries == 0:
         return f"(empty, {_shape(data)})"
-    first, lead, vocab = _first(data), "", None if data.sparse is None else data.sparse.vocab
+    first, lead, vocab = _first(data), "", data.vocab
     if set(first) == {None} and len(first) < data.entries:
         first, lead = _first(data, _start(data)), "… "
     tell = short if vocab is None else lambda n: shown(label_of(n, vocab))
@@ -127,11 +127,7 @@ def magnitude(data: Data) -> float:
 def sampled(data: Data, most: int = 4096) -> np.ndarray:
     """A fixed sample of the real entries, which depends on shape and lengths only."""
     where = thinned(data.shape, most)
-    values = to_numpy(data.raw[where]).astype(np.float64)
-    mask = data.mask()
-    if mask is None:
-        return values.reshape(-1)
-    return values[np.broadcast_to(mask, data.shape)[where]]
+    return real_entries(to_numpy(data.raw[where]).astype(np.float64), thin_mask(data.mask(), where))
 
 
 def axis_of_weights(data: Data, least: int = 2) -> int | None:

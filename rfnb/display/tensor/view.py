@@ -26,18 +26,7 @@ from rfnb.display.kit.data import (
 from rfnb.display.markup import style, svg
 from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.numbers import amount, bars, percent, plain, real, short, size as size_text
-from rfnb.display.tensor.entries import (
-    cell_text,
-    counts_text,
-    describe_labels,
-    describe_picture,
-    describe_unknown,
-    describe_values,
-    labels_cells,
-    labels_text,
-    table_html,
-    table_text,
-)
+from rfnb.display.tensor import entries
 from rfnb.display.tensor.schema import BadView, GradView, LengthsView, SequenceRow, TensorStats, TensorView
 from rfnb.display.tensor.stats import Measured, measure, same, tensor_stats
 from rfnb.errors import ViewError
@@ -147,11 +136,9 @@ def describe_data(data: Data) -> TensorView:
     view["grad"] = notes.attempt("gradient", lambda: describe_grad(data.source), None)
     view["lengths"] = notes.attempt("lengths", lambda: describe_lengths(data), [])
     measured = None
-    if _out_of_reach(data):
-        notes.add(_out_of_reach(data))
-    elif data.entries == 0:
-        notes.add("empty")
-    elif data.sparse is not None and data.sparse.vocab is not None:
+    if (reason := _no_numbers(data)) is not None:
+        notes.add(reason)
+    elif data.vocab is not None:
         _add_labels(view, data, notes)
     else:
         measured = notes.attempt("statistics", lambda: measure(data), None)
@@ -168,7 +155,7 @@ def _frame(data: Data) -> TensorView:
         "cls": data.cls,
         "dtype": data.dtype,
         "device": data.device,
-        "bytes": data.entries * _itemsize(data),
+        "bytes": data.entries * int(getattr(getattr(data.raw, "dtype", None), "itemsize", 0)),
         "dims": describe_axes(data.axes, data.feature),
         "sparse": data.sparse.name if data.sparse is not None else None,
         "stats": None,
@@ -187,17 +174,19 @@ def _frame(data: Data) -> TensorView:
     }
 
 
-def _out_of_reach(data: Data) -> str | None:
-    """Why the numbers cannot be read; None if they can."""
+def _no_numbers(data: Data) -> str | None:
+    """Why there are no numbers to show; None if there are some."""
     if data.device == "meta":
         return "no numbers: on the meta device"
     layout = str(getattr(data.raw, "layout", "torch.strided"))
-    return None if layout == "torch.strided" else f"no numbers: {layout.removeprefix('torch.')} layout"
+    if layout != "torch.strided":
+        return f"no numbers: {layout.removeprefix('torch.')} layout"
+    return None if data.entries else "empty"
 
 
 def _add_labels(view: TensorView, data: Data, notes: page.Notes) -> None:
-    view["unknown"] = notes.attempt("unknown ids", lambda: describe_unknown(data), None)
-    labels = notes.attempt("labels", lambda: describe_labels(data), None)
+    view["unknown"] = notes.attempt("unknown ids", lambda: entries.describe_unknown(data), None)
+    labels = notes.attempt("labels", lambda: entries.describe_labels(data), None)
     if labels is not None:
         view.update(labels[0])  # type: ignore[typeddict-item]
         notes.add(labels[1])
@@ -207,16 +196,16 @@ def _add_numbers(view: TensorView, data: Data, measured: Measured | None, notes:
     if measured is not None:
         view["stats"] = notes.attempt("statistics", lambda: tensor_stats(measured), None)
     if data.sparse is not None:
-        view["unknown"] = notes.attempt("unknown ids", lambda: describe_unknown(data), None)
+        view["unknown"] = notes.attempt("unknown ids", lambda: entries.describe_unknown(data), None)
     if data.entries <= options.TABLE_ENTRIES:
-        view["values"] = notes.attempt("numbers", lambda: describe_values(data), None)
+        view["values"] = notes.attempt("numbers", lambda: entries.describe_values(data), None)
         return
     if data.entries > options.FINITE_ENTRIES:
         notes.add(f"no picture of {amount(data.entries)} entries")
         return
     if view["stats"] is not None and same(view["stats"]) and not view["stats"]["bad"]:
         return
-    picture = notes.attempt("picture", lambda: describe_picture(data, measured=measured), None)
+    picture = notes.attempt("picture", lambda: entries.describe_picture(data, measured=measured), None)
     if picture is not None:
         view["picture"], view["picture_alt"] = picture
 
@@ -231,11 +220,6 @@ def _bare(tensor: Tensor, note: str) -> TensorView:
     dims: list[DimView] = notes.attempt("dims", lambda: [describe_dim(dim, tensor.lengths) for dim in tensor.dims], [])
     empty = Data(ask("name", "tensor"), ask("dtype", "?"), ask("device", "?"), None, ())
     return {**_frame(empty), "bytes": 0, "dims": dims, "note": notes.text()}
-
-
-def _itemsize(data: Data) -> int:
-    dtype = getattr(data.raw, "dtype", None)
-    return int(getattr(dtype, "itemsize", 0))
 
 
 def _tags(data: Data) -> list[str] | None:
@@ -483,13 +467,16 @@ def to_page(view: TensorView) -> page.Page:
     stats, tags, extras = view["stats"], view["tags"], _extras(view)
     kind = "".join(f" {word}" for word in (view["cls"], view["dtype"]) if word) + " "
     dims = ", ".join(dim_word(dim) for dim in view["dims"])
-    number = "" if view["dims"] or view["values"] is None or _many(stats) else f" {cell_text(view['values'])}"
-    labels = [] if view["labels"] is None else [f"  {line}" for line in labels_text(view["labels"], tags)]
+    number = "" if view["dims"] or view["values"] is None or _many(stats) else f" {entries.cell_text(view['values'])}"
+    labels = [] if view["labels"] is None else [f"  {line}" for line in entries.labels_text(view["labels"], tags)]
     about: list[page.Block] = [
         None if view["unknown"] is None else page.Line(page.chip(bad_text(view["unknown"]), style.ALARM), indent=2),
         page.Line(statistics(view, stats), indent=2) if _many(stats) else None,
-        *(page.Only("text", [_no_sequences(view, summary)]) for summary in view["lengths"] if summary["empty"]),
     ]
+    for summary in view["lengths"]:
+        if summary["empty"]:
+            words = f"{view['dims'][summary['axis']]['name']}: {_empty(summary)}"
+            about.append(page.Only("text", [page.Line(words, indent=2)]))
 
     def blocks() -> list[page.Block]:
         return [
@@ -509,10 +496,6 @@ def to_page(view: TensorView) -> page.Page:
     head = f"{view['cls']}{{{view['name']!r}, [{dims}], {view['dtype']}{extras}}}{number}"
     in_short = [page.Line(head), *about, page.Figure(None, labels[:2]), page.Note(view["note"])]
     return page.Page("tensor", view["name"], page.Later(blocks), _table(view), in_short)
-
-
-def _no_sequences(view: TensorView, summary: LengthsView) -> page.Line:
-    return page.Line(f"{view['dims'][summary['axis']]['name']}: {_empty(summary)}", indent=2)
 
 
 def _table(view: TensorView) -> page.Table:
@@ -544,31 +527,24 @@ def _extras(view: TensorView) -> str:
         parts.append(view["device"])
     if view["bytes"] >= 10_000:
         parts.append(size_text(view["bytes"]))
-    grad = _grad_text(view["grad"])
-    if grad is not None:
-        parts.append(grad)
+    grad = view["grad"]
+    if grad is not None and grad["leaf"]:
+        parts.append("no grad yet" if grad["norm"] is None else f"‖grad‖ {short(grad['norm'])}")
     return "".join(f" {part}" for part in parts)
-
-
-def _grad_text(grad: GradView | None) -> str | None:
-    """`‖grad‖ 0.12`, `no grad yet`; None for tensors that are not leaves."""
-    if grad is None or not grad["leaf"]:
-        return None
-    return "no grad yet" if grad["norm"] is None else f"‖grad‖ {short(grad['norm'])}"
 
 
 def _values(view: TensorView) -> page.Block:
     if view["values"] is None:
         return None
     numbers, masked = (view["values"], view["dims"], view["tags"]), bool(view["stats"] and view["stats"]["masked"])
-    return page.Figure(lambda: table_html(*numbers, masked=masked), table_text(*numbers))
+    return page.Figure(lambda: entries.table_html(*numbers, masked=masked), entries.table_text(*numbers))
 
 
 def _labels(view: TensorView) -> list[page.Block]:
     if view["labels"] is None or view["label_ids"] is None:
         return []
-    cells = labels_cells(view["labels"], view["label_ids"], view["tags"], unknown=view["unknown"] is not None)
-    counts = counts_text(view["label_counts"]) if view["label_counts"] else None
+    cells = entries.labels_cells(view["labels"], view["label_ids"], view["tags"], unknown=view["unknown"] is not None)
+    counts = entries.counts_text(view["label_counts"]) if view["label_counts"] else None
     return [page.Grid(cells, looks=[style.LABEL_CELL]), page.Line(counts, look=style.QUIET)]
 
 

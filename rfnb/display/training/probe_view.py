@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from rfnb.display.kit.view import View, view_of
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Html, el, note_html, quiet as quiet_html
 from rfnb.display.markup.numbers import plain, real, short, size
-from rfnb.display.run.step import live_at, of_sequence, spread
+from rfnb.display.run.step import kept_steps, live_at, of_sequence, spread
 from rfnb.display.run.view import chosen
 from rfnb.display.tensor.arrays import data_of, is_array
 from rfnb.display.tensor.value import one_entry, value_text
@@ -65,8 +65,7 @@ def states_of(
         return None, {}
     if len(small) < len(shots):
         notes.add(f"states of the last {count_of(len(small), 'training step')}: all runs have over {size(BYTES)}")
-    recorded = range(run.replay.every - 1, run.steps, run.replay.every) or range(run.steps - 1, run.steps)
-    at = spread(recorded, max(2, TEXTS // (len(small) * len(run.states))))
+    at = spread(kept_steps(run, run.steps), max(2, TEXTS // (len(small) * len(run.states))))
     name, troubles = newest.loops[0], page.Notes()
 
     def values(shot: Shot) -> list[list[str]]:
@@ -108,15 +107,8 @@ def to_scripts(view: ProbeView) -> ProbeScripts | None:
 
 
 def _slide(shot: ShotView, cards: set[int]) -> ProbeSlide:
-    return {
-        "step": shot["step"],
-        "picture": "" if shot["step"] in cards else shot["picture"],
-        "shape": shot["shape"],
-        "words": shot["words"],
-        "measures": shot["measures"],
-        "values": shot["values"],
-        "note": shot["note"],
-    }
+    slide: Any = {key: value for key, value in shot.items() if key != "runs"}
+    return slide | {"picture": "" if shot["step"] in cards else shot["picture"]}
 
 
 CARDS = 12

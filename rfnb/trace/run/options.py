@@ -83,10 +83,8 @@ options = Options()
 
 def in_notebook() -> bool:
     """Whether this process is a Jupyter kernel with a front end, or that of a marimo notebook."""
-    marimo = sys.modules.get("marimo")
-    return getattr(ipython_shell(), "kernel", None) is not None or (
-        marimo is not None and bool(marimo.running_in_notebook())
-    )
+    marimo, kernel = sys.modules.get("marimo"), getattr(ipython_shell(), "kernel", None)
+    return kernel is not None or (marimo is not None and bool(marimo.running_in_notebook()))
 
 
 def recording_mode() -> str | bool:
