@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,10 +14,7 @@ from rfnb.display.markup.numbers import short
 from rfnb.display.markup.style import ALARM, GREY, HEAD
 from rfnb.loop.check.finiteness import FiniteReport, NotFinite
 from rfnb.loop.check.invariance import BatchDifference, BatchReport
-
-if TYPE_CHECKING:
-    from rfnb.trace.observe import OpEvent
-
+from rfnb.trace.observe import OpEvent
 
 ROWS = 20
 """Largest number of findings listed."""

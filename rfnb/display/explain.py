@@ -602,13 +602,8 @@ def _hypotheses_grid(pair: Pair) -> page.Figure:
         cells = [el("td", word, style=_side_look(sides, i // 2, i % 2)) for i, word in enumerate(_side_cells(sides))]
         words = _labels(pair, labels) or [NONE]
         for i, label in enumerate([*words, *[""] * (len(positions) - len(words))]):
-            text = (
-                page.quiet(label)
-                if i < common or label == "…"
-                else page.bold(label)
-                if i == common and label
-                else label
-            )
+            is_shared, differs = i < common or label == "…", i == common and label
+            text = page.quiet(label) if is_shared else page.bold(label) if differs else label
             cells.append(el("td", page.markup(text), style=_look(LABEL, i == marked)))
         rows.append(el("tr", cells, style=style.PLAIN_ROW))
     head = el("thead", el("tr", heads, style=style.PLAIN_ROW))

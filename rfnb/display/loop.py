@@ -180,7 +180,8 @@ def _rows(explanation: Explanation, number: int, text: str, ops: Sequence[Explai
     """A source line, with a row for each place and reason next to it; expressions of several ops are folded."""
     groups = together(ops)
     spans = len(groups) if len(groups) > 1 else None
-    mark = style.PALETTE[HUES[_slowest(ops)]] if ops else "transparent"
+    slowest = max((op.where for op in ops), key=SPEEDS.index, default=None)
+    mark = "transparent" if slowest is None else style.PALETTE[HUES[slowest]]
     code = text.lstrip(" ")
     indent = 8 + 7 * (len(text) - len(code))  # as padding, for lines that are wrapped
     look = f"{_LINE};{_CODE};min-width:14em"
@@ -209,14 +210,11 @@ def _cost_cells(explanation: Explanation, ops: Sequence[ExplainedOp], spans: int
     ]
 
 
+SPEEDS = ("once", "after the loop", "all steps", "each step")
+"""Places, the slowest last."""
 HEAT = "#e8962e"
 _LINE = "padding:1px 12px 1px 0;text-align:left;border:none;background:none;vertical-align:top"
 _CODE = "white-space:pre-wrap;overflow-wrap:break-word"
-
-
-def _slowest(ops: Sequence[ExplainedOp]) -> str:
-    """The slowest place of the ops of a line."""
-    return max((op.where for op in ops), key=["once", "after the loop", "all steps", "each step"].index)
 
 
 def _cells(ops: list[ExplainedOp], *, folds: bool) -> list[Html]:
@@ -228,18 +226,15 @@ def _cells(ops: list[ExplainedOp], *, folds: bool) -> list[Html]:
         quiet(f" {reason} ") if reason else None,
         [el("span", bounded(state), " ", style=style.pill(None)) for state in states],
     ]
-    listed = el("div", [_expression(op) for op in ops], style=f"margin:2px 0 4px 14px;{_CODE}")
+    places = [quiet(f"  {place}") if (place := _place(op)) else None for op in ops]
+    texts = [el("div", bounded(op.text), place) for op, place in zip(ops, places, strict=True)]
+    listed = el("div", texts, style=f"margin:2px 0 4px 14px;{_CODE}")
     is_fold = folds or _place(first) is not None
     cell = el("details", el("summary", words, style="cursor:pointer"), listed) if is_fold else words
     return [
         el("td", el("span", first.where, style=_chip(first.where)), style=_LINE),
         el("td", cell, style=f"{_LINE};min-width:14em"),
     ]
-
-
-def _expression(op: ExplainedOp) -> Html:
-    place = _place(op)
-    return el("div", bounded(op.text), quiet(f"  {place}") if place else None)
 
 
 def _place(op: ExplainedOp) -> str | None:

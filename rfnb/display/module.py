@@ -379,9 +379,8 @@ def _node(key: str, path: str, module: Part, rows: ModuleRows, seen: dict[int, s
     repeated = (shared != path or depth > options.MODULE_DEPTH) and depth > 0
     prefix = f"{path}." if path else ""
     params = [] if repeated else [rows.add(prefix + n, p, buffer=b) for n, p, b in parameters_of(module)]
-    children = (
-        [] if repeated else [_node(n, prefix + n, child, rows, seen, depth + 1) for n, child in children_of(module)]
-    )
+    parts = [] if repeated else children_of(module)
+    children = [_node(name, prefix + name, part, rows, seen, depth + 1) for name, part in parts]
     counted = [row for row in params if row.shared is None and not row.buffer]
     return ModuleNode(
         name=key,

@@ -140,7 +140,8 @@ class Walk:
         """The node of a value and its parts, within the limits."""
         self.nodes += 1
         node = TreeNode(name, "" if isinstance(value, Folder) else class_of(value))
-        parts = None if _is_leaf(value) else parts_of(value)
+        is_leaf = isinstance(value, Tensor | Dim | str | bytes) or is_array(value)
+        parts = None if is_leaf else parts_of(value)
         if parts is None:
             closely = self.entries <= options.TREE_ENTRIES
             self.entries += fill(node, value, look=self.nodes <= options.TREE_STATS, closely=closely)
@@ -206,18 +207,8 @@ def add_up(node: TreeNode) -> None:
     """Adds up the totals of the parts."""
     node.bytes = sum(child.bytes for child in node.children)
     node.tensors = sum(child.tensors for child in node.children)
-    wrong = sum(1 for leaf in leaves(node) if leaf.flags)
+    wrong = sum(bool(leaf.flags) for _, leaf in _leaves(node, ()))
     node.flags = [f"{wrong} not finite"] if wrong else []
-
-
-def leaves(node: TreeNode) -> Iterator[TreeNode]:
-    """All leaves below a node."""
-    for child in node.children:
-        yield from leaves(child) if child.children else [child]
-
-
-def _is_leaf(value: object) -> bool:
-    return isinstance(value, Tensor | Dim | str | bytes) or is_array(value)
 
 
 def _group(run: list[TreeNode]) -> TreeNode:
@@ -314,6 +305,7 @@ def _what(node: TreeNode) -> str:
 
 
 def _leaves(node: TreeNode, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], TreeNode]]:
+    """All leaves, with their paths."""
     if not node.children:
         yield path, node
     for child in node.children:

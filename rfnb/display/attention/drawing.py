@@ -284,9 +284,7 @@ def seconds_of(seconds: object, rows: Axis, cols: Axis) -> tuple[float | None, f
     else:
         (row_root, _), (col_root, _) = factor_of(rows.dim), factor_of(cols.dim)
         given_rows, given_cols = (seconds if row_root is col_root or rows.size == cols.size else None), seconds
-    if (
-        factor_of(cols.dim)[1] == 1 and cols.dim.expr is None and rows.size == cols.size
-    ):  # keys under a dim of their own
+    if cols.dim.expr is None and rows.size == cols.size:  # keys under a dim of their own
         cols = rows
     hops = [_seconds(rate, axis.dim) for rate, axis in ((given_rows, rows), (given_cols, cols))]
     return hops[0], hops[1]
@@ -477,7 +475,7 @@ def _grid(view: AttentionView, cells: list[Html]) -> Html:
     count = len(cells) // len(layers)
     names = lines_of({head["layer"]: head["name"] for head in view["heads"]})
     quiet = f"{BARE};{WORD};opacity:0.65;text-align:center;padding:0 4px 0 0;vertical-align:middle;font-weight:normal"
-    numbers = [el("th", _head_word(head), style=quiet) for head in view["heads"][:count]]
+    numbers = [el("th", head_word(head), style=quiet) for head in view["heads"][:count]]
     lines = [
         el(
             "tr", el("th", names[layer], style=quiet),
@@ -494,7 +492,7 @@ def _grid(view: AttentionView, cells: list[Html]) -> Html:
 def _flow(view: AttentionView, cells: list[Html], wide: int) -> Html:
     box = f"display:inline-block;vertical-align:top;margin:1px 4px 2px 0;width:{wide + 4}px"
     layered = len({head["layer"] for head in view["heads"]}) > 1
-    names = [f"{name_or_number('', h['layer'])}.{_head_word(h)}" if layered else _head_word(h) for h in view["heads"]]
+    names = [f"{name_or_number('', h['layer'])}.{head_word(h)}" if layered else head_word(h) for h in view["heads"]]
     quiet = f"{WORD};opacity:0.65;text-align:center"
     return el(
         "div",
@@ -534,7 +532,8 @@ def _pixels(view: AttentionView, axis: int) -> int:
     return max(1, -(-view["shape"][axis] // view["head_pool"][axis]) + view["padding"][axis])
 
 
-def _head_word(head: AttentionHead) -> str:
+def head_word(head: AttentionHead) -> str:
+    """The number of a head, or "mean"."""
     return "mean" if head["head"] < 0 else str(head["head"])
 
 

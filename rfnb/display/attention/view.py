@@ -102,7 +102,7 @@ def _grid(view: AttentionView, make: type, colours: object) -> object:
 
 def _word(head: AttentionHead, several: bool) -> str:
     """`3.5  0.42`: layer, head, entropy."""
-    number = "mean" if head["head"] < 0 else str(head["head"])
+    number = drawing.head_word(head)
     return f"{head['layer']}.{number}  {short(round(real(head['entropy']), 2))}" if several else number
 
 
@@ -235,12 +235,11 @@ def to_page(view: AttentionView) -> page.Page:
     lines += [f"  … {count_of(len(best) - limit, 'more row')}"] if len(best) > limit else []
     lines += ["", *_table(view, limit).lines()] if many else []
     lines += [f"… {len(heads) - limit} more {units}"] if len(heads) > limit else []
+    nothing = page.Only("html", [page.Line(page.quiet(f"(no {units})"))])
     blocks: list[page.Block] = [
         page.head(heading, " ", " ".join(words)),
         page.Figure((lambda: drawing.overview(view)) if many else None, lines),
-        page.Figure(lambda: drawing.large_head(view, heads[0]))
-        if heads
-        else page.Only("html", [page.Line(page.quiet(f"(no {units})"))]),
+        page.Figure(lambda: drawing.large_head(view, heads[0])) if heads else nothing,
         page.Figure(drawing.player(view["audio"])) if "audio" in view else None,
         page.Note(view["note"]),
         page.Only("html", [page.Fold(f"all {units}", [table])]) if many else None,

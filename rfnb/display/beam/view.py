@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -40,10 +40,7 @@ from rfnb.search.explain.position import Where
 from rfnb.search.result import Found
 from rfnb.search.trace import Hypothesis, Node
 from rfnb.search.tree import Tree
-
-if TYPE_CHECKING:
-    from rfnb.trace.run.run import Run
-
+from rfnb.trace.run.run import Run
 
 NODES = 780
 """Largest number of nodes, up to which more pruned candidates than one are drawn of each step."""

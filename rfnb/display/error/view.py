@@ -333,12 +333,12 @@ def describe(error: BaseException) -> page.Page:
     causes = notes.attempt("cause", lambda: list(describe_causes(error)), list[Cause]())
     name, message = type(error).__name__, str(getattr(error, "what", error))[:WORDS]
     facts = _facts(error, rows, has_origins=bool(origins))
+    title = page.Line(page.name(call.title)) if call else None
+    operands: list[page.Block] = [page.Group([title, *_strips(rows)], look="margin-top:6px")] if rows else []
     regular = _origins_grid(origins, odd=False)
     parts: list[list[page.Block]] = [
         [page.Figure(code_html(code), code_text(code))] if code else [],
-        [page.Group([page.Line(page.name(call.title)), *_strips(rows)], look="margin-top:6px")]
-        if call and rows
-        else [],
+        operands,
         _origins_grid(origins, odd=True),
         [page.Only("text", [page.Facts(facts)]), page.Only("html", [_facts_grid(facts)])] if facts else [],
         [page.Line(page.quiet(str(note))) for note in getattr(error, "__notes__", [])],

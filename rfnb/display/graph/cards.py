@@ -310,17 +310,12 @@ def _paper(node: GraphNode, wide: float, high: float) -> list[Html]:
         return [svg.rect(0, 0, wide, high, rx=7, **look)]
     failed = node["status"] == "failed"
     bad = failed or bool(node.get("number") and node["number"]["bad"])
-    fill, stroke = (FAILED_PAPER, FAILED) if bad else (tinted(node, _paper_of(node)), BORDER)
+    fill, stroke = (FAILED_PAPER, FAILED) if bad else (tinted(node, MOVED.get(node.get("place", ""), PAPER)), BORDER)
     behind = [svg.rect(d, d, wide, high, rx=7, fill=fill, stroke=stroke) for d in (6, 3) if node["times"] > 1]
     sheet = svg.rect(0, 0, wide, high, rx=7, fill=fill, stroke=stroke, stroke_width=1.6 if failed else 1)
     if node["kind"] != "loop":
         return [*behind, sheet]
     return [*behind, sheet, svg.rect(2.5, 2.5, wide - 5, high - 5, rx=5, fill="none", stroke=stroke)]
-
-
-def _paper_of(node: GraphNode) -> str:
-    place = node.get("place")
-    return PAPER if place is None else MOVED[place]
 
 
 def frame(view: GraphView, node: GraphNode, width: float, height: float) -> Card:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any, TypeGuard, TypeVar
 
 from rfnb.core.graph.graph import ModuleFacts, Node, Value
@@ -149,8 +149,8 @@ class EqualLayers:
         """Whether each repetition reads values of the one before."""
         makes = [self.flow.makes(node) for node in nodes]
         reads = [self.flow.reads(node) for node in nodes]
-        starts = range(0, len(nodes) - period, period)
-        return all(set().union(*makes[i : i + period]) & _keys(reads[i + period : i + 2 * period]) for i in starts)
+        units = [slice(i, i + period) for i in range(0, len(nodes), period)]
+        return all(set().union(*makes[a]) & set().union(*reads[b]) for a, b in pairwise(units))
 
     def _key(self, node: Node) -> object:
         """A key that is equal for equal nodes: modules of one parent, or ops, which have a string."""
@@ -163,10 +163,6 @@ class EqualLayers:
     def _section(self, nodes: Sequence[Node]) -> Node:
         self._count += 1
         return Node(-self._count, "", (), nodes[-1].outputs, nodes[0].path, body=list(nodes), kind="section")
-
-
-def _keys(reads: Sequence[dict[int, None]]) -> set[int]:
-    return {number for numbers in reads for number in numbers}
 
 
 def fewest(unit: Sequence[object]) -> float:
@@ -422,12 +418,10 @@ class GraphFolder:
 
     def _is_number(self, number: int | None) -> TypeGuard[int]:
         """Whether a value is a number, which is written rather than drawn."""
-        return (
-            number is not None
-            and number in self.flow.hidden
-            and self.graph.values[number].kind == "constant"
-            and bool(self.graph.values[number].name)
-        )
+        if number is None or number not in self.flow.hidden:
+            return False
+        value = self.graph.values[number]
+        return value.kind == "constant" and bool(value.name)
 
     def _held(self, body: _Body, number: int) -> str:
         """The node that gives a value; values from outside of the body come from an input port."""

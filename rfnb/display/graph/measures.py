@@ -48,11 +48,11 @@ class GraphNumbers:
     """The numbers of the boxes of a graph. `stands`: by number of a node, all equal nodes that it stands for."""
 
     def __init__(self, graph: ModelGraph):
-        self.graph = graph
-        self.measured = graph.measured
+        self.graph, self.measured = graph, graph.measured
         self.stands: dict[int, list[Node]] = {}
-        nodes = {} if self.measured is None else self.measured.nodes
-        amounts = [measure.amount for measure in nodes.values() if measure.amount > 0]
+        self.nodes = {} if self.measured is None else self.measured.nodes
+        self.show: Show = "time" if self.measured is None else self.measured.show
+        amounts = [measure.amount for measure in self.nodes.values() if measure.amount > 0]
         self._largest, self._smallest = max(amounts, default=0.0), min(amounts, default=0.0)
 
     def enter(self, nodes: Sequence[Node]) -> None:
@@ -74,44 +74,40 @@ class GraphNumbers:
         if self.measured is None or nodes[0].ghost:
             return None
         measures = [measure for node in nodes for measure in self._each(node)]
-        first = nodes[0]
         if not measures and self.graph.failure is not None:
             return None
         if not measures:
-            return {"text": "–", "share": None, "tint": 0.0, "bad": "", "more": [MISSING[self.measured.show]]}
-        total = _together(measures, self.measured.show)
+            return {"text": "–", "share": None, "tint": 0.0, "bad": "", "more": [MISSING[self.show]]}
+        total = _together(measures, self.show)
         return {
-            "text": total.bad or number_text(self.measured.show, total.amount),
+            "text": total.bad or number_text(self.show, total.amount),
             "share": self._share(total.amount),
             "tint": 1.0 if total.bad else self._tint(total.amount),
             "bad": total.bad,
-            "more": list(self._more(first, total)),
+            "more": list(self._more(nodes[0], total)),
         }
 
     def _each(self, node: Node) -> Iterator[NodeMeasure]:
-        assert self.measured is not None
         for twin in self._stands(node):
-            if twin.number in self.measured.nodes:
-                yield self.measured.nodes[twin.number]
+            if twin.number in self.nodes:
+                yield self.nodes[twin.number]
             elif twin.kind == "section":
                 yield from (measure for child in twin.body for measure in self._each(child))
 
     def _share(self, amount: float) -> float | None:
-        measured = self.measured
-        total = 0.0 if measured is None or measured.show not in SUMMED else whole(self.graph)
+        total = whole(self.graph) if self.show in SUMMED else 0.0
         return round(min(amount / total, 1.0), 4) if total else None
 
     def _tint(self, amount: float) -> float:
         if not amount or not self._largest:
             return 0.0
-        if self.measured is not None and self.measured.show in SUMMED:
+        if self.show in SUMMED:
             return round(min(math.sqrt(amount / self._largest), 1.0), 3)
         span = max(math.log10(self._largest / self._smallest), DECADES)
         return round(min(max(1 - math.log10(self._largest / amount) / span, 0.0), 1.0), 3)
 
     def _more(self, node: Node, total: NodeMeasure) -> Iterator[str]:
-        assert self.measured is not None
-        show = self.measured.show
+        show = self.show
         if show not in SUMMED and (total.most or not total.bad):
             yield f"largest {short(total.most)}"
         if total.bad and self._is_first(node):
@@ -126,23 +122,20 @@ class GraphNumbers:
             yield saving(total.saved)
 
     def _loop(self, node: Node, total: NodeMeasure) -> Iterator[str]:
-        assert self.measured is not None and node.loop is not None
-        show, steps = self.measured.show, node.loop.steps or 0
+        assert node.loop is not None
+        show, steps = self.show, node.loop.steps or 0
         if show in SUMMED and steps:
             inner = [measure for child in node.body for measure in self._each(child) if measure.place not in PLACES]
             amount = sum(measure.amount for measure in inner)
             yield f"{number_text(show, amount / steps)} a step"
         if total.saved is not None and show == "time":
-            moved = sum(measure.place in PLACES for measure in map(self._one, _below(node)) if measure is not None)
+            inner = [self.nodes[child.number] for child in _below(node) if child.number in self.nodes]
+            moved = sum(measure.place in PLACES for measure in inner)
             yield f"{count_of(moved, 'op')} once, not {count_of(steps, 'time')}: {saving(total.saved)}"
         if show == "time":
             parts = sum(measure.amount for child in node.body for measure in self._each(child))
             if total.amount > parts:
                 yield f"{duration(total.amount - parts)} to trace the body and between the ops"
-
-    def _one(self, node: Node) -> NodeMeasure | None:
-        assert self.measured is not None
-        return self.measured.nodes.get(node.number)
 
     def _is_first(self, node: Node) -> bool:
         event = None if self.measured is None else self.measured.first_bad

@@ -152,17 +152,11 @@ def _cells(view: GraphView, node: GraphNode) -> list[str]:
     role = {"input": "in", "output": "out", "frame": "in, each step", "state": "state"}.get(node["kind"], node["cls"])
     many = len(node["outputs"]) > 1
     outputs = ", ".join(f"{value['name']} " * many + value_text(view, value) for value in node["outputs"])
-    failed = (
-        ["failed here" if _is_the_one(view, node) else "failed inside"] if view["failure"] is not None else ["stops"]
-    )
-    number = node.get("number")
-    extra = [] if number is None else number["more"]
-    notes = [*extra, *(failed if node["status"] == "failed" else []), *node["notes"], *filter(None, [node["options"]])]
+    number, failure = node.get("number"), view["failure"]
+    failed = "stops" if failure is None else f"failed {'here' if failure['node'] == node['id'] else 'inside'}"
+    notes = [failed] if node["status"] == "failed" else []
+    notes = [*(number["more"] if number else []), *notes, *node["notes"], *filter(None, [node["options"]])]
     return [
         "" if role == node["name"] else role, outputs, amount(node["params"]) if node["params"] else "",
         " · ".join(notes),
     ]  # fmt: skip
-
-
-def _is_the_one(view: GraphView, node: GraphNode) -> bool:
-    return view["failure"] is not None and view["failure"]["node"] == node["id"]

@@ -10,24 +10,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from threading import Lock
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import Literal, TypedDict
 
 import numpy as np
 
 from rfnb.core.advice.torch_equivalents import variable_of
-from rfnb.core.dims.dim import KINDS
+from rfnb.core.dims.dim import KINDS, Dim
+from rfnb.core.dims.lengths import Lengths
+from rfnb.core.tensor.tensor import RawTensor, Tensor
+from rfnb.core.vocab import Vocab
 from rfnb.display.kit import options
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Child, Html, el, join
 from rfnb.errors import ViewError
 from rfnb.printable import error_message
 from rfnb.trace.record.traced import Traced
-
-if TYPE_CHECKING:
-    from rfnb.core.dims.dim import Dim
-    from rfnb.core.dims.lengths import Lengths
-    from rfnb.core.tensor.tensor import RawTensor, Tensor
-    from rfnb.core.vocab import Vocab
 
 
 @dataclass(frozen=True)

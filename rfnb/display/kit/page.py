@@ -61,11 +61,8 @@ def page(title: str, body: Child, look: Child = None) -> str:
         el("title", title),
         el("style", Html(FRAME), look),
     )
-    return (
-        "<!doctype html>\n"
-        + el("html", join(head, el("body", body)), lang="en", style="color-scheme:light dark")
-        + "\n"
-    )
+    whole = el("html", join(head, el("body", body)), lang="en", style="color-scheme:light dark")
+    return f"<!doctype html>\n{whole}\n"
 
 
 def view_page(title: str, html: Html, scripts: dict[str, object]) -> str:
@@ -74,18 +71,15 @@ def view_page(title: str, html: Html, scripts: dict[str, object]) -> str:
     if not (set(scripts) > {"kind"} or "data-rfnb-dim=" in html):
         return still
     try:
-        moving = page(title, [el("div", html, id="rfnb-view"), _scripts(scripts)], asset_text("views.css"))
+        data = el("script", json_of(scripts), type="application/json", id="rfnb-scripts")
+        script = el("script", asset_text("views.js"), type="module")
+        moving = page(title, [el("div", html, id="rfnb-view"), data, script], asset_text("views.css"))
     except ViewError:  # not built
         return still
     if len(moving.encode()) <= LIMIT:
         return moving
     note = f"without scripts, which would make this page larger than {size(LIMIT)}"
     return page(title, [html, el("p", note, style=style.QUIET)])
-
-
-def _scripts(scripts: dict[str, object]) -> list[Html]:
-    data = el("script", json_of(scripts), type="application/json", id="rfnb-scripts")
-    return [data, el("script", asset_text("views.js"), type="module")]
 
 
 def json_of(data: object) -> Html:
@@ -121,7 +115,11 @@ def content(view: View, path: Path) -> str | bytes:
 
 def formats_of(view: View) -> dict[str, Callable[[View], str | bytes]]:
     """What can be written of a view, by suffix."""
-    formats: dict[str, Callable[[View], str | bytes]] = {"html": _html, "json": _json, "txt": _txt}
+    formats: dict[str, Callable[[View], str | bytes]] = {
+        "html": lambda view: view_page(str(view.data.get("name") or view.kind), view.html, view.scripts),
+        "json": lambda view: json.dumps(view.data),
+        "txt": lambda view: view.full_text + "\n",
+    }
     if view.has("to_table"):
         formats["csv"] = _csv
     if view.has("to_figure"):
@@ -129,19 +127,6 @@ def formats_of(view: View) -> dict[str, Callable[[View], str | bytes]]:
     if (picture := view.svg) is not None:
         formats["svg"] = lambda _: picture
     return formats
-
-
-def _html(view: View) -> str:
-    title = str(view.data.get("name") or view.kind)
-    return view_page(title, view.html, view.scripts)
-
-
-def _json(view: View) -> str:
-    return json.dumps(view.data)
-
-
-def _txt(view: View) -> str:
-    return view.full_text + "\n"
 
 
 def _csv(view: View) -> str:

@@ -1,4 +1,4 @@
-"""A progress bar for loops that take long."""
+"""A progress bar for loops that take long, and a place for their curves below the cell."""
 
 from __future__ import annotations
 
@@ -33,6 +33,26 @@ def _draw(name: str, steps: int) -> Any:
         return new_bar(name, total=steps, unit="step", leave=False)
     except Exception:
         return None
+
+
+class DisplayPlace:
+    """A place below the running cell, whose content is replaced."""
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+
+    def __bool__(self) -> bool:
+        return self._handle is not None
+
+    def show(self, bundle: dict[str, Any]) -> None:
+        """Shows a MIME bundle in the place of the one before."""
+        from IPython.display import DisplayHandle
+
+        if self._handle is None:
+            self._handle = DisplayHandle()  # first, so that an interrupt while it is shown makes no second one
+            self._handle.display(bundle, raw=True)
+        else:
+            self._handle.update(bundle, raw=True)
 
 
 def new_bar(name: str, *, disable: bool = False, **options: object) -> Any:

@@ -153,7 +153,7 @@ class View:
         if isinstance(self._shown, Page):
             return self._shown
         try:
-            return module_of(self.kind)[0].to_page(self._bounded())
+            return module_of(self.kind)[0].to_page(bounded_in(self.data))
         except Exception as error:
             return note_page(self.kind, f"no view: {reason(error)}")
 
@@ -162,14 +162,13 @@ class View:
         """Whether a view of this kind has "to_table", "to_figure" and so on."""
         if name == "to_table":
             return self.page.table is not None
-        if name == "to_figure" and self._drawing is not None:
-            return bool(self._drawing.has(name))
         return self._optional(name) is not None
 
     @property
-    def _drawing(self) -> View | None:
-        """The view whose picture this one has; None for most."""
-        return self._shown.drawing if isinstance(self._shown, Page) else None
+    def _drawn(self) -> View:
+        """The view whose picture this one has: its own, or that of the tree or attention that it draws."""
+        drawing = self._shown.drawing if isinstance(self._shown, Page) else None
+        return self if drawing is None else drawing
 
     @property
     def text(self) -> str:
@@ -189,12 +188,10 @@ class View:
     @property
     def scripts(self) -> dict[str, object]:
         """Data with which scripts enhance the HTML, or its drawing; only the kind, if the view has no scripts."""
-        if self._drawing is not None:
-            return dict(self._drawing.scripts)
-        kind: dict[str, object] = {"kind": self.kind}
+        kind: dict[str, object] = {"kind": self._drawn.kind}
         try:
             to_scripts = self._optional("to_scripts")
-            return kind if to_scripts is None else kind | visible_in(to_scripts(self._bounded()) or {})
+            return kind if to_scripts is None else kind | visible_in(to_scripts() or {})
         except Exception:  # the HTML is complete without
             return kind
 
@@ -236,8 +233,7 @@ class View:
     def svg(self) -> str | None:
         """The picture of the view as SVG; None if it has none that scales."""
         to_svg = self._optional("to_svg")
-        svg: str | None = self._drawing.svg if self._drawing is not None else to_svg and to_svg(self._bounded())
-        return svg
+        return None if to_svg is None else to_svg()
 
     def widget(self) -> object:
         """The view as a widget for VS Code, Colab, marimo and others: scripts run without the JupyterLab extension.
@@ -251,25 +247,21 @@ class View:
         to_dot = self._optional("to_dot")
         if to_dot is None:
             raise ViewError("to_dot: only model graphs are drawn by Graphviz", got=self.kind)
-        return to_dot(self._bounded())
+        return to_dot()
 
     def figure(self) -> Any:
         """A matplotlib figure of attention, training curves or the tree of a search. Raises ViewError for others."""
-        if self._drawing is not None:
-            return self._drawing.figure()
         to_figure = self._optional("to_figure")
         if to_figure is None:
             raise ViewError("figure: only attention, training curves and trees of a search have one", got=self.kind)
-        return to_figure(self._bounded())
+        return to_figure()
 
-    def _bounded(self) -> Any:
-        """The data without the middle of overlong names."""
-        return bounded_in(self.data)
-
-    def _optional(self, name: str) -> Callable[..., Any] | None:
-        """A function that only some view modules have: `to_scripts`, `to_svg`, `to_dot`, `to_figure`."""
-        module = None if isinstance(self._shown, Page) else module_of(self.kind)[0]
-        return getattr(module, name, None)
+    def _optional(self, name: str) -> Callable[[], Any] | None:
+        """What only some view modules have, of the data of the view: `to_scripts`, `to_svg`, `to_dot`, `to_figure`."""
+        drawn = self._drawn
+        module = None if isinstance(drawn._shown, Page) else module_of(drawn.kind)[0]
+        make = getattr(module, name, None)
+        return None if make is None else lambda: make(bounded_in(drawn.data))
 
     def _made(self, printer: Callable[[Page], T], otherwise: Callable[[str], T]) -> T:
         try:

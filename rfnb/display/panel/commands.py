@@ -14,7 +14,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import current_thread, main_thread
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -44,10 +44,8 @@ from rfnb.trace.plain.cells import cells
 from rfnb.trace.plain.record import add_file_of
 from rfnb.trace.run.find import of_step, steps_begun
 from rfnb.trace.run.names import beside
-
-if TYPE_CHECKING:
-    from rfnb.trace.run.run import Run
-    from rfnb.trace.run.step import RunStep
+from rfnb.trace.run.run import Run
+from rfnb.trace.run.step import RunStep
 
 SESSION = uuid.uuid4().hex
 """Id of this process, which changes when the kernel restarts, unlike the kernel's id."""

@@ -7,13 +7,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from rfnb.core.dims.dim import Dim
 from rfnb.core.expression.expression import Expression
 from rfnb.core.ground.backends import backend_of_raw
 from rfnb.core.ground.text import did_you_mean
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.display.kit.data import read, to_numpy
 from rfnb.display.panel.schema import Event, How, PausedView, Where
 from rfnb.display.run import view as history_view
@@ -27,15 +29,9 @@ from rfnb.trace.plain.recorded_variables import RecordedVariables
 from rfnb.trace.run import when
 from rfnb.trace.run.names import AtLine
 from rfnb.trace.run.options import options
+from rfnb.trace.run.run import Run
+from rfnb.trace.run.step import RunStep
 from rfnb.trace.run.variables import NoValue, VariableSteps
-
-if TYPE_CHECKING:
-    from rfnb.core.dims.dim import Dim
-    from rfnb.core.tensor.tensor import Tensor
-    from rfnb.display.panel.commands import Dispatcher
-    from rfnb.trace.run.run import Run
-    from rfnb.trace.run.step import RunStep
-
 
 BETWEEN = re.compile(r"[\s,;\[\]()]+")
 TRUTH = {"true": 1.0, "false": 0.0}
@@ -222,7 +218,7 @@ def describe(paused: Paused) -> PausedView:
     }
 
 
-def paused_now(dispatcher: Dispatcher) -> PausedView | None:
+def paused_now(dispatcher: object) -> PausedView | None:
     """The loop that is paused, for a panel that was opened later; None if there is none. Open panels ask from time to
     time, so that the pause goes on.
     """
@@ -230,7 +226,7 @@ def paused_now(dispatcher: Dispatcher) -> PausedView | None:
     return None if holder.paused is None else describe(holder.paused)
 
 
-def pause(dispatcher: Dispatcher, on: bool = True) -> None:
+def pause(dispatcher: object, on: bool = True) -> None:
     """Pauses the next step of a recorded loop, in the running cell or in the next one; or not, if it was asked for."""
     if on:
         pauses.ask()
@@ -238,7 +234,7 @@ def pause(dispatcher: Dispatcher, on: bool = True) -> None:
         pauses.answer()
 
 
-def pause_at(dispatcher: Dispatcher, loop: str, key: str, where: Sequence[Where]) -> None:
+def pause_at(dispatcher: object, loop: str, key: str, where: Sequence[Where]) -> None:
     """Pauses loops where the search of the panel or a marked line matches.
 
     loop: their name. key: what all runs of that loop share. where: the conditions; none removes those given before.
@@ -276,7 +272,7 @@ _of_panel: dict[str, Pause] = {}
 
 
 def resume(
-    dispatcher: Dispatcher,
+    dispatcher: object,
     how: How,
     step: int | None = None,
     where: Sequence[Where] = (),
@@ -294,7 +290,7 @@ def resume(
     holder.resume = Resume(until, tests, why, mute=how == "run", stop=how == "stop")
 
 
-def edit_paused(dispatcher: Dispatcher, run: int, states: dict[str, str], sequence: int | None = None) -> RunView:
+def edit_paused(dispatcher: object, run: int, states: dict[str, str], sequence: int | None = None) -> RunView:
     """Edits states of the paused loop, with which its next step begins: those of all sequences, or of one; of plain
     Python code, variables, with which its next line runs."""
     paused = _paused()

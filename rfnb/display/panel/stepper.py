@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rfnb.display.kit.blocks import reason
 from rfnb.display.kit.page import MIME, asset
@@ -13,10 +13,8 @@ from rfnb.display.panel.comm import main_thread_later, stay_on_own_thread
 from rfnb.display.panel.commands import SESSION, Dispatcher
 from rfnb.display.run import step, view as history
 from rfnb.errors import ViewError
+from rfnb.trace.run.run import Run
 from rfnb.trace.run.runs import Runs
-
-if TYPE_CHECKING:
-    from rfnb.trace.run.run import Run
 
 
 def make(run: Run, batch: int | str | None) -> object:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from rfnb.core.ground.text import count_of
 from rfnb.display.kit import blocks as page
@@ -12,10 +11,7 @@ from rfnb.display.markup import style
 from rfnb.display.markup.numbers import BLOCKS, Number, plain, real, short
 from rfnb.display.run.schema import Curve, GradientsView
 from rfnb.display.run.step import spread
-from rfnb.loop.replay.gradients import verdict
-
-if TYPE_CHECKING:
-    from rfnb.loop.replay.gradients import Gradients
+from rfnb.loop.replay.gradients import Gradients, verdict
 
 WIDTH = 64
 HEAD = ("state", "step by step", "first", "last", "first/last", "")

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from rfnb.core.ground.text import count_of
 from rfnb.display.kit import blocks as page
 from rfnb.display.markup import style
 from rfnb.display.run.schema import Origin, RunItem, RunsView
 from rfnb.trace.plain.recorded_variables import RecordedVariables
-
-if TYPE_CHECKING:
-    from rfnb.trace.run.run import Run
-
+from rfnb.trace.run.run import Run
 
 LAST_ONLY = "last iteration only"
 """In place of a number of steps, for a loop that was not recorded and raised."""
@@ -68,14 +64,13 @@ COLUMNS = {
 
 def item_text(item: RunItem) -> str:
     """`3  decoder  cell 4, line 2  9 steps  3 sequences  not finite`"""
-    parts = [str(item["run"]), item["name"], item["place"], _steps_of(item)]
-    if item["batch"] is not None:
-        parts.append(count_of(item["batch"], "sequence"))
-    return "  ".join([*parts, *marks_of(item)])
+    return "  ".join([str(item["run"]), item["name"], *filter(None, _facts(item)), *marks_of(item)])
 
 
-def _steps_of(item: RunItem) -> str:
-    return LAST_ONLY if item.get("is_last_only") else count_of(item["steps"], "step")
+def _facts(item: RunItem) -> list[str]:
+    """Place, number of steps, and number of sequences or ""."""
+    steps = LAST_ONLY if item.get("is_last_only") else count_of(item["steps"], "step")
+    return [item["place"], steps, "" if item["batch"] is None else count_of(item["batch"], "sequence")]
 
 
 def marks_of(item: RunItem) -> list[str]:
@@ -85,6 +80,5 @@ def marks_of(item: RunItem) -> list[str]:
 
 
 def _row(item: RunItem) -> list[page.Words]:
-    sequences = "" if item["batch"] is None else count_of(item["batch"], "sequence")
     marks = [page.chip(mark, style.ALARM if mark in item["flags"] else style.GREY) for mark in marks_of(item)]
-    return [str(item["run"]), page.bold(item["name"]), item["place"], _steps_of(item), sequences, marks]
+    return [str(item["run"]), page.bold(item["name"]), *_facts(item), marks]

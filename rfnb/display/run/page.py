@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rfnb.backend.base.tape import untaped
 from rfnb.display.beam.schema import BeamStep
@@ -20,9 +19,7 @@ from rfnb.display.run.step import describe_step, spread
 from rfnb.display.tensor.schema import ValueView
 from rfnb.errors import ViewError
 from rfnb.trace.run.find import steps_begun
-
-if TYPE_CHECKING:
-    from rfnb.trace.run.run import Run
+from rfnb.trace.run.run import Run
 
 LOOK = "#rfnb-stepper:empty{display:none}"
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,9 +22,7 @@ from rfnb.display.run.step import kept_steps, live_at, of_sequence, spread
 from rfnb.display.tensor.entries import PAD
 from rfnb.display.tensor.schema import ValueView
 from rfnb.display.tensor.value import ENDED, one_entry
-
-if TYPE_CHECKING:
-    from rfnb.trace.run.run import Run
+from rfnb.trace.run.run import Run
 
 
 @dataclass

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import going_on_mask
 from rfnb.display.beam.schema import NodeAt
 from rfnb.display.beam.view import describe_beam, line, tree_of
@@ -26,12 +26,8 @@ from rfnb.display.tensor.schema import ValueView
 from rfnb.display.tensor.value import axis_of_weights, describe_value, in_words, magnitude, one_entry, sampled
 from rfnb.errors import ViewError
 from rfnb.trace.run.names import is_variable, reads_states_after
-from rfnb.trace.run.step import AGREES, KEPT
-
-if TYPE_CHECKING:
-    from rfnb.core.dims.dim import Dim
-    from rfnb.trace.run.run import Run
-    from rfnb.trace.run.step import OpStep, RunStep
+from rfnb.trace.run.run import Run
+from rfnb.trace.run.step import AGREES, KEPT, OpStep, RunStep
 
 
 @dataclass(frozen=True)

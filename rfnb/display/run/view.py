@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import partial
 from textwrap import dedent
-from typing import TYPE_CHECKING
 
 from rfnb.core.ground.text import count_of, cut, first_of
 from rfnb.display.beam import view as beam_view
@@ -16,7 +15,7 @@ from rfnb.display.kit import blocks as page
 from rfnb.display.loop import describe as describe_explanation, headline
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Html, bounded_in, el
-from rfnb.display.markup.numbers import Number, plain, size
+from rfnb.display.markup.numbers import plain, size
 from rfnb.display.run import states
 from rfnb.display.run.list_view import LAST_ONLY, describe_origin
 from rfnb.display.run.schema import (
@@ -36,11 +35,9 @@ from rfnb.display.tensor.view import index_of
 from rfnb.errors import ViewError
 from rfnb.trace.plain.record import is_added
 from rfnb.trace.run.find import steps_begun
+from rfnb.trace.run.run import Run
+from rfnb.trace.run.step import RunStep
 from rfnb.trace.run.variables import VariableSteps
-
-if TYPE_CHECKING:
-    from rfnb.trace.run.run import Run
-    from rfnb.trace.run.step import RunStep
 
 
 def body_text(run: RunView, step: StepView) -> list[str]:
@@ -201,15 +198,11 @@ def _steps(notes: page.Notes, run: Run, shown: Iterable[int], sequence: int | No
             missing.setdefault(page.reason(error), []).append(i)
     if sequence is not None:
         for row in (row for view in views.values() for row in view["states"]):
-            row["spark"] = _until(run, row["spark"], _steps_of(run, sequence))
+            pairs = zip(spark_steps(run), row["spark"], strict=False)
+            row["spark"] = [number for step, number in pairs if step < _steps_of(run, sequence)]
     for why, steps in missing.items():
         notes.add(f"no step{'s' * (len(steps) > 1)} {', '.join(map(str, steps))}: {why}")
     return views
-
-
-def _until(run: Run, spark: list[Number], end: int) -> list[Number]:
-    """A state over the steps, cut at the end of the sequence."""
-    return [number for step, number in zip(spark_steps(run), spark, strict=False) if step < end]
 
 
 def describe_run(run: Run) -> RunView:

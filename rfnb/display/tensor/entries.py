@@ -35,9 +35,8 @@ def describe_labels(data: Data) -> tuple[Labels, str | None]:
     """The labels of the first sequences, and a note on what was left out."""
     sequences = data.sequence_axis()
     count = 1 if sequences is None else data.axes[sequences].size
-    samples = (
-        [data] if sequences is None else [data.pick(sequences, i) for i in range(min(count, options.LABEL_SEQUENCES))]
-    )
+    first = range(min(count, options.LABEL_SEQUENCES))
+    samples = [data] if sequences is None else [data.pick(sequences, i) for i in first]
     ids = [[int(number) for number in _first(sample, options.LABEL_TOKENS)] for sample in samples]
     vocab = data.vocab
     counts, sampled = _counts(data, vocab)
@@ -273,13 +272,11 @@ def _look(value: object, top: float, masked: bool) -> str:
     if value is None or (masked and value == "-inf"):
         return f"{style.CELL};{style.QUIET}"
     number = real(value)
-    if not np.isfinite(number):
-        return (
-            f"padding:1px 6px;text-align:right;border:none;background-color:{style.tint(NOT_FINITE[str(value)], 0.45)}"
-        )
-    strength = 0.0 if top == 0 else abs(number) / top * 0.42
     colour = png.DIVERGING[-2] if number > 0 else png.DIVERGING[1]
-    return f"padding:1px 6px;text-align:right;border:none;background-color:{style.tint(colour, round(strength, 2))}"
+    strength = 0.0 if top == 0 else round(abs(number) / top * 0.42, 2)
+    if not np.isfinite(number):
+        colour, strength = NOT_FINITE[str(value)], 0.45
+    return f"padding:1px 6px;text-align:right;border:none;background-color:{style.tint(colour, strength)}"
 
 
 def describe_picture(

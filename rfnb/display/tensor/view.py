@@ -6,11 +6,12 @@ import math
 import operator
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
 
 from rfnb.core.ground.text import count_of, cut, did_you_mean, number_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor
 from rfnb.display.kit import blocks as page, options
 from rfnb.display.kit.data import (
     Axis,
@@ -30,10 +31,6 @@ from rfnb.display.tensor import entries
 from rfnb.display.tensor.schema import BadView, GradView, LengthsView, SequenceRow, TensorStats, TensorView
 from rfnb.display.tensor.stats import Measured, measure, same, tensor_stats
 from rfnb.errors import ViewError
-
-if TYPE_CHECKING:
-    from rfnb.core.tensor.tensor import RawTensor, Tensor
-
 
 # -- as JSON
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
-from rfnb.display.kit.progress_bar import new_bar
+from rfnb.display.kit.progress_bar import DisplayPlace, new_bar
 from rfnb.display.kit.view import View
 from rfnb.display.markup.numbers import short
 from rfnb.display.training.schema import ProgressView
@@ -17,7 +18,7 @@ class ShownLoops:
 
     def __init__(self) -> None:
         self._bars: dict[tuple[str, int], Any] = {}  # by loop and epoch
-        self._handles: dict[str, Any] = {}
+        self._plots: dict[str, DisplayPlace] = defaultdict(DisplayPlace)
 
     def update(self, loop: str, view: ProgressView) -> None:
         """Shows how far a loop is."""
@@ -33,17 +34,7 @@ class ShownLoops:
         measures = ", ".join(f"{curve['name']} {short(curve['last'])}" for curve in view["curves"])
         bar.set_postfix_str(encodable(visible(measures)))
         if in_notebook() and view["curves"]:
-            self._draw(loop, View(view))
-
-    def _draw(self, loop: str, view: View) -> None:
-        from IPython.display import DisplayHandle
-
-        bundle = view._repr_mimebundle_()
-        if loop in self._handles:
-            self._handles[loop].update(bundle, raw=True)
-        else:
-            self._handles[loop] = DisplayHandle()  # first, so that an interrupt while it is shown makes no second one
-            self._handles[loop].display(bundle, raw=True)
+            self._plots[loop].show(View(view)._repr_mimebundle_())
 
     def close(self) -> None:
         """Ends the bars."""

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from rfnb.core.ground.text import count_of
 from rfnb.display.attention import drawing, view as attention_view
+from rfnb.display.attention.schema import AttentionView
 from rfnb.display.kit import blocks as page
 from rfnb.display.kit.view import View, view_of
 from rfnb.display.markup import style
@@ -30,13 +31,9 @@ from rfnb.display.training.history import BinnedCurve
 from rfnb.display.training.progress import describe_curve, picture
 from rfnb.display.training.schema import LossCurve, ProbeScripts, ProbeSlide, ProbeView, ShotView, SlidLoop
 from rfnb.errors import ViewError
-
-if TYPE_CHECKING:
-    from rfnb.display.attention.schema import AttentionView
-    from rfnb.trace.probe.probe import Probe
-    from rfnb.trace.probe.shot import Shot
-    from rfnb.trace.run.run import Run
-
+from rfnb.trace.probe.probe import Probe
+from rfnb.trace.probe.shot import Shot
+from rfnb.trace.run.run import Run
 
 SLIDES = 48
 """Largest number of training steps of the slider."""
@@ -286,6 +283,7 @@ def to_page(view: ProbeView) -> page.Page:
     lines = [[f"step {shot['step']}", _measures(shot), _cut(shot["words"]).replace("\n", " / ")] for shot in shots]
     curves = [picture(curve, number) for number, curve in enumerate(view["curves"][:CURVES])]
     tail = f"; others: {', '.join(view['others'])}" if view["others"] else ""
+    told = page.Span(page.quiet(f"attention {attention}{tail}"), text=f"  attention {attention}")
     cards = el("div", [_card(shot) for shot in shots], **{"data-rfnb-shots": ""})
     names = list(dict.fromkeys(name for shot in view["shots"] for name in shot["measures"]))
     rows = [
@@ -297,9 +295,7 @@ def to_page(view: ProbeView) -> page.Page:
         page.Line(page.chip(f"off: {off}", style.ALARM, f"  ! off: {off}")) if off else None,
         page.Figure(el("div", curves) if curves else None),
         page.Only("text", [page.Grid(lines)]) if lines else None,
-        page.Line(page.Span(page.quiet(f"attention {attention}{tail}"), text=f"  attention {attention}"))
-        if attention
-        else None,
+        page.Line(told) if attention else None,
         page.Figure(cards),
         page.Note(view["note"]),
     ]

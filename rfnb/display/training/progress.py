@@ -16,7 +16,7 @@ from rfnb.core.ground.show import Shown
 from rfnb.core.ground.text import count_of
 from rfnb.core.run_ctx import Loss, get_run_ctx
 from rfnb.display.kit import blocks as page
-from rfnb.display.kit.progress_bar import new_bar
+from rfnb.display.kit.progress_bar import DisplayPlace, new_bar
 from rfnb.display.markup import style, svg
 from rfnb.display.markup.html import Html, chip, el, quiet
 from rfnb.display.markup.numbers import Number, bars, plain, real, short
@@ -182,7 +182,7 @@ class Progress(Shown, Generic[B]):
         self._marked: dict[str, ref[Loss]] = {}
         self._reported: set[str] = set()
         self.note: str | None = None
-        self._handle: Any = None
+        self._plot_place = DisplayPlace()
         self._running: Any = None  # the bar of the epoch that runs
         self._next = 0.0
 
@@ -219,7 +219,7 @@ class Progress(Shown, Generic[B]):
         finally:
             self.running = False
             self._draw(bar)
-            bar.leave = self._handle is None
+            bar.leave = not self._plot_place
             bar.close()
             self._running = None
 
@@ -242,7 +242,7 @@ class Progress(Shown, Generic[B]):
         """
         self._history.report({"epoch": self.epoch, "step": max(self.step, 0)}, measures)
         self._reported.update(measures)
-        if not self.running and self._handle is not None:
+        if not self.running and self._plot_place:
             self._draw(None)
 
     def _remember_marked(self) -> None:
@@ -312,7 +312,7 @@ class Progress(Shown, Generic[B]):
                 bar.set_postfix_str(encodable(visible(self._last())), refresh=False)
             in_job(lambda folder: write_json(folder / f"progress-{self._serial}.json", describe(self)))
             if self.plot and _is_first() and in_notebook() and self.curves:
-                self._draw_plot()
+                self._plot_place.show(self._repr_mimebundle_())
         except Exception as error:
             self.note = f"not drawn: {page.reason(error)}"
         self._next = time.monotonic() + max(PAUSE, SHARE * (time.thread_time() - began))
@@ -326,16 +326,6 @@ class Progress(Shown, Generic[B]):
     def _last(self) -> str:
         values = {name: curve.last[1] for name, curve in self.curves.items() if curve.last}
         return ", ".join(f"{name} {short(value)}" for name, value in values.items())
-
-    def _draw_plot(self) -> None:
-        from IPython.display import DisplayHandle
-
-        bundle = self._repr_mimebundle_()
-        if self._handle is None:
-            self._handle = DisplayHandle()  # first, so that an interrupt while it is shown makes no second one
-            self._handle.display(bundle, raw=True)
-        else:
-            self._handle.update(bundle, raw=True)
 
 
 def _is_first() -> bool:

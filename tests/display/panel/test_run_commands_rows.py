@@ -8,8 +8,7 @@ import torch
 
 import rfnb as rf
 from rfnb.display.attention.view import shares
-from rfnb.display.panel.commands import Dispatcher
-from rfnb.display.panel.commands import describe_rows
+from rfnb.display.panel.commands import Dispatcher, describe_rows
 from rfnb.errors import ViewError
 
 

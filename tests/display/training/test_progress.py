@@ -224,7 +224,7 @@ def test_of_many_processes_one_shows(shown, monkeypatch, capsys, rank):
 
 
 def test_what_cannot_be_drawn_stops_no_training(shown, monkeypatch):
-    monkeypatch.setattr(progress_file.Progress, "_draw_plot", lambda self: 1 / 0)
+    monkeypatch.setattr(progress_file.DisplayPlace, "show", lambda self, bundle: 1 / 0)
     progress = rf.progress(range(2))
     for i in progress:
         progress.report(loss=i)
