@@ -207,7 +207,7 @@ def memory(dispatcher: Dispatcher, run: int) -> Memory:
             ",\n  { key: 'm', act: actions => actions.ask('memory', {}) }",
         )
     ],
-    "tests/display/panel/test_run_commands.py": [
+    "tests/display/panel/test_commands_of_runs.py": [
         Insert(
             "@pytest.fixture\ndef ask() -> Asked:\n    return Asked()\n",
             '\n\ndef test_memory_of_a_run(ask):\n    assert ask("memory") == {"bytes": ask.run.bytes}\n',
@@ -297,7 +297,7 @@ def test_the_additions_need_no_more_than_that(copy):
         ("tests/display/test_hostile.py", "every_kind"),
         STRUCTURE,
         ("tests/test_schema_ts.py", ""),
-        ("tests/display/panel/test_run_commands.py", "memory_of_a_run"),
+        ("tests/display/panel/test_commands_of_runs.py", "memory_of_a_run"),
     ]
     uses = {"op": USE_OF_OP, "cell": USE_OF_CELL, "view": USE_OF_VIEW, "command": USE_OF_COMMAND}
     copy.test([*((f"tests/test_use_of_{name}.py", "") for name in uses), *checks], uses)
