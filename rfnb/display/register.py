@@ -88,13 +88,8 @@ def register_view(cls: type | str, make: Callable[..., Page]) -> None:
     kind = cls if isinstance(cls, str) else class_name(cls)
     views().kinds[kind] = kind
     OWN_VIEWS[kind] = own_view(make)
-    _format_in_notebooks(cls)
-
-
-def _format_in_notebooks(cls: type | str) -> None:
-    """From now on, objects of this class are shown by their view where they are the result of a cell."""
     shell = ipython_shell()
-    if shell is not None:
+    if shell is not None:  # also where they are the result of a cell
         shell.display_formatter.mimebundle_formatter.for_type(cls, lambda shown: _view_of(shown)._repr_mimebundle_())
 
 

@@ -153,17 +153,17 @@ class Walk:
             self._children(node, value, parts)
         return node
 
-    def _children(self, made: TreeNode, value: object, parts: Sequence[tuple[str, object]]) -> None:
+    def _children(self, node: TreeNode, value: object, parts: Sequence[tuple[str, object]]) -> None:
         self.inside.append(id(value))
         head = itertools.islice(parts, options.TREE_CHILDREN)
         children = [self.node(name, part) for name, part in head if self.nodes <= options.TREE_NODES]
         self.inside.pop()
-        made.children = grouped(children)
-        add_up(made)
+        node.children = grouped(children)
+        add_up(node)
         if len(children) < len(parts):
-            made.children.append(TreeNode("…", "", text=f"{len(parts) - len(children):,} more"))
+            node.children.append(TreeNode("…", "", text=f"{len(parts) - len(children):,} more"))
         if not parts:
-            made.text = "empty"
+            node.text = "empty"
 
 
 def parts_of(value: object) -> list[tuple[str, object]] | None:

@@ -238,7 +238,7 @@ def labels_of(side: object, size: int, full: int, index: int | None, notes: Note
     elif isinstance(side, str):
         labels = list(side)
     else:
-        labels = _given(_listed(side), index)
+        labels = _labels_of_sequence(_listed(side), index)
     if len(labels) not in (size, full):
         notes.add(f"{len(labels)} labels for {size} entries")
     return (labels + [str(i) for i in range(len(labels), size)])[:size]
@@ -280,13 +280,13 @@ def seconds_of(seconds: object, rows: Axis, cols: Axis) -> tuple[float | None, f
     if seconds is None:
         return None, None
     if isinstance(seconds, tuple | list) and len(seconds) == 2:
-        given_rows, given_cols = seconds
+        row_rate, col_rate = seconds
     else:
         (row_root, _), (col_root, _) = factor_of(rows.dim), factor_of(cols.dim)
-        given_rows, given_cols = (seconds if row_root is col_root or rows.size == cols.size else None), seconds
+        row_rate, col_rate = (seconds if row_root is col_root or rows.size == cols.size else None), seconds
     if cols.dim.expr is None and rows.size == cols.size:  # keys under a dim of their own
         cols = rows
-    hops = [_seconds(rate, axis.dim) for rate, axis in ((given_rows, rows), (given_cols, cols))]
+    hops = [_seconds(rate, axis.dim) for rate, axis in ((row_rate, rows), (col_rate, cols))]
     return hops[0], hops[1]
 
 
@@ -305,16 +305,16 @@ def factor_of(dim: Dim) -> tuple[Dim, float]:
     return dim, factor
 
 
-def _seconds(given: object, dim: Dim) -> float | None:
-    if given is None:
+def _seconds(rate: object, dim: Dim) -> float | None:
+    if rate is None:
         return None
-    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < float("inf"):
+    if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate < float("inf"):
         raise ViewError(
             "show_attention: `seconds` is the duration of a frame",
-            got=repr(given),
+            got=repr(rate),
             expected="0.01, or 100 frames a second; or a pair, for rows and columns",
         )
-    hop = given if given < 1 else 1 / given
+    hop = rate if rate < 1 else 1 / rate
     return round(hop * factor_of(dim)[1], 9)
 
 
@@ -329,7 +329,7 @@ def _listed(side: object) -> list[object]:
     return list(entries)
 
 
-def _given(labels: list[object], index: int | None) -> list[str]:
+def _labels_of_sequence(labels: list[object], index: int | None) -> list[str]:
     """The labels of one sequence, if there is a list for each."""
     lists = [entry for entry in labels if isinstance(entry, list | tuple)]
     if labels and len(lists) == len(labels):

@@ -17,9 +17,8 @@ The weight of a pixel is its place in `colours` / (their number - 1) · `scale` 
 from __future__ import annotations
 
 import base64
+import io
 import math
-import struct
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -110,29 +109,14 @@ def shares(picture: str) -> np.ndarray:
     """Each pixel of a picture as a share of the darkest colour, 0 to 1; NaN for NaN, masked cells and padding.
 
     This reads a picture of `drawing` back, as figures are made from the JSON of a view alone."""
-    data = base64.b64decode(picture.partition(",")[2])
-    chunks = dict(_chunks(data))
-    width, height, bits = struct.unpack(">IIB", chunks[b"IHDR"][:9])
-    lines = np.frombuffer(zlib.decompress(chunks[b"IDAT"]), np.uint8).reshape(height, -1)[:, 1:]
-    per_byte = 8 // bits
-    spread = [(lines >> (8 - bits * (place + 1))) & (2**bits - 1) for place in range(per_byte)]
-    indices = np.stack(spread, axis=-1).reshape(height, -1)[:, :width]
-    return _values(chunks[b"PLTE"])[indices]
+    from matplotlib.image import imread
 
-
-def _values(palette: bytes) -> np.ndarray:
+    pixels = imread(io.BytesIO(base64.b64decode(picture.partition(",")[2])))  # red, green, blue, opacity, from 0 to 1
+    rgb = np.rint(pixels[..., :3] * 255).astype(np.uint8)
+    colours, places = np.unique(rgb.reshape(-1, 3), axis=0, return_inverse=True)
     levels = {colour.tobytes(): i for i, colour in enumerate(ramp(SEQUENTIAL))}
-    colours = [palette[i : i + 3] for i in range(0, len(palette), 3)]
-    return np.array([levels.get(colour, np.nan) for colour in colours]) / (len(ramp(SEQUENTIAL)) - 1)
-
-
-def _chunks(data: bytes) -> list[tuple[bytes, bytes]]:
-    at, chunks = 8, []
-    while at < len(data):
-        (size,) = struct.unpack(">I", data[at : at + 4])
-        chunks.append((data[at + 4 : at + 8], data[at + 8 : at + 8 + size]))
-        at += 12 + size
-    return chunks
+    parts = np.array([levels.get(colour.tobytes(), np.nan) for colour in colours]) / png.LEVELS
+    return parts[places].reshape(rgb.shape[:2])
 
 
 Sort = Literal["entropy", "monotonicity", "coverage", "diagonal"] | None

@@ -125,11 +125,13 @@ def failed_call(error: BaseException) -> FailedCall | None:
     if not any(map(_has_dims, (argument.value for argument in arguments))):
         arguments += _deeper(inner[1:])
     modules = _modules(steps)
-    module = ""
+    path = module = ""
     if modules and _modules(inner):
-        arguments += _parameters(modules[-1])
+        parameters = modules[-1].named_parameters(recurse=False)
+        arguments += [Argument(f"self.{name}", "", value) for name, value in parameters]
+        path = (modules[0].name_of(modules[-1]) or "") if len(modules) > 1 else ""
         module = type(modules[-1]).__name__
-    return FailedCall(name, _path(modules) if module else "", module, _once(arguments)[:MOST])
+    return FailedCall(name, path, module, _once(arguments)[:MOST])
 
 
 def _has_arguments(code: CodeType) -> bool:
@@ -224,14 +226,6 @@ def _modules(steps: list[Step]) -> list[Module]:
         if isinstance(owner, Module) and not any(owner is module for module in modules):
             modules.append(owner)
     return modules
-
-
-def _path(modules: list[Module]) -> str:
-    return "" if len(modules) < 2 else modules[0].name_of(modules[-1]) or ""
-
-
-def _parameters(module: Module) -> list[Argument]:
-    return [Argument(f"self.{name}", "", value) for name, value in module.named_parameters(recurse=False)]
 
 
 def _once(arguments: list[Argument]) -> list[Argument]:

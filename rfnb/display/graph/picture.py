@@ -113,8 +113,8 @@ class Painter:
         ]  # fmt: skip
         return svg.group(svg.group(edges, fill="none", stroke=LINE, stroke_width=1.2), nodes)
 
-    def image(self, legend: Sequence[str] = ()) -> tuple[Html, float, float]:
-        """The whole picture, with its width and height; above it the lines of a legend."""
+    def image(self, legend: Sequence[str] = ()) -> tuple[Html, float]:
+        """The whole picture and its width; above it the lines of a legend."""
         root = self.body(self.view["root"])
         width, height = max(root.drawing.width, 40.0), max(root.drawing.height, 20.0)
         lines = [part for line in legend for part in wrap(line, max(int(width / 5.6), 40))]
@@ -122,7 +122,7 @@ class Painter:
         top = LEGEND * len(lines) + (8 if lines else 0)
         picture = svg.group(root.svg, at=(0, top)) if lines else root.svg
         width = max([width, *(svg.width(line, 10) + 4 for line in lines)])
-        return svg.image(width, height + top, TIP, *words, picture), width, height + top
+        return svg.image(width, height + top, TIP, *words, picture), width
 
 
 BYTES = 150_000

@@ -166,7 +166,7 @@ def to_svg(view: GraphView, width: float = WIDTH) -> str:
 
 def picture_html(view: GraphView) -> Html:
     """The picture, which scrolls sideways where it would become too small."""
-    picture, width, _ = Painter(view).image()
+    picture, width = Painter(view).image()
     look = f"width:{svg.number(width)}px;max-width:100%;min-width:{svg.number(LEGIBLE * width)}px;height:auto"
     words = f"graph of {view['name']}: {len(boxes(view))} boxes, listed below"
     return wide(el("img", src=svg.data_uri(picture), alt=words, style=look))

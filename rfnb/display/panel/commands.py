@@ -113,7 +113,8 @@ class Dispatcher:
         waits = command not in NO_TENSORS and not self._is_gone(args)
         if waits and current_thread() is not main_thread() and (later := self.later) is not None:
             beside = self._do_beside(number, command, args) if self.is_busy() else None
-            return beside or self._hand_over(later, number, command, args, answer or self._emit_reply)
+            answer = answer or (lambda reply: self.emit({"event": "reply", "data": reply}))
+            return beside or self._hand_over(later, number, command, args, answer)
         return self._do(number, command, args)
 
     def _hand_over(
@@ -149,9 +150,6 @@ class Dispatcher:
         """Whether a message is about a run that is no longer kept."""
         serial = args.get("run")
         return isinstance(serial, int) and serial not in self.inner and all(run.serial != serial for run in self.runs)
-
-    def _emit_reply(self, reply: Reply) -> None:
-        self.emit({"event": "reply", "data": reply})
 
     def run_of(self, serial: int) -> Run:
         """The run with this number. Raises what `runs` raises if it was removed."""

@@ -66,7 +66,7 @@ def levels(norms: Sequence[Number]) -> str:
     >>> levels([1e-9, 0.01, 0.1, 1.0, 0, "nan"])
     '▁▆▇█·×'
     """
-    values = [real(norms[i]) for i in spread(range(len(norms)), WIDTH)]
+    values = [real(norm) for norm in spread(norms, WIDTH)]
     top = max([n for n in values if math.isfinite(n)], default=0.0)
     return "".join(_level(n, top) for n in values)
 

@@ -15,7 +15,7 @@ from rfnb.display.kit import blocks as page, options
 from rfnb.display.kit.data import Data, thin_mask, thinned, to_numpy
 from rfnb.display.markup import png, style
 from rfnb.display.markup.html import Html, el
-from rfnb.display.markup.numbers import Number, bars, short
+from rfnb.display.markup.numbers import bars, short
 from rfnb.display.markup.png import block_for, extremes, pooled
 from rfnb.display.run.schema import HistoryView, StateRow, StateStrip
 from rfnb.display.run.step import kept_steps, live_at, of_sequence, spread
@@ -250,16 +250,11 @@ def states_grid(view: HistoryView) -> page.Grid:
     for value in view["start"]:
         change, strip = changes.get(value["name"]), strips.get(value["name"])
         odd = change["flags"] if change else []
-        sparkline = bars(_some(change["spark"])) or "labels" if change else ""  # labels have no size
+        sparkline = bars(spread(change["spark"], BLOCKS)) or "labels" if change else ""  # labels have no size
         line = [_picture(strip) if strip else None, page.Span(sparkline, "opacity:0.65;white-space:nowrap", tag="div")]
         chips = page.Span([page.chip(flag, style.WARN) for flag in odd], text="  ".join(odd))
         rows.append([page.bold(value["name"]), page.pills(value["dims"]), page.Span(line, text=sparkline), chips])
     return page.Grid(rows, looks=[f"{style.LEFT_CELL};vertical-align:middle"] * 4)
-
-
-def _some(spark: list[Number]) -> list[Number]:
-    """At most as many values as fit below the picture."""
-    return [spark[i] for i in spread(range(len(spark)), BLOCKS)]
 
 
 def _picture(strip: StateStrip) -> Html:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -28,6 +29,8 @@ from rfnb.errors import ViewError
 from rfnb.trace.run.names import is_variable, reads_states_after
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.step import AGREES, KEPT, OpStep, RunStep
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -252,15 +255,15 @@ def _moved(start: Data, now: Data) -> bool:
     return not np.array_equal(sampled(replace(start, live=live)), sampled(now), equal_nan=True)
 
 
-def spread(steps: Sequence[int], most: int) -> list[int]:
-    """At most `most` of the steps, evenly spaced, with the first and the last.
+def spread(entries: Sequence[T], most: int) -> list[T]:
+    """At most `most` of the entries, evenly spaced, with the first and the last.
 
     >>> spread(range(10), 4)
     [0, 3, 6, 9]
     """
-    if len(steps) <= most:
-        return list(steps)
-    return [steps[round(i * (len(steps) - 1) / (most - 1))] for i in range(most)]
+    if len(entries) <= most:
+        return list(entries)
+    return [entries[round(i * (len(entries) - 1) / (most - 1))] for i in range(most)]
 
 
 def describe_watch(at: RunStep, text: str, chosen: ChosenSequence) -> WatchRow:

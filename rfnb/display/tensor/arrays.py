@@ -118,16 +118,14 @@ def _named(dims: Any, shape: tuple[int, ...]) -> Sequence[str | Dim | None]:
     return entries
 
 
-def _dim(given: str | Dim | None, at: int, size: int) -> Dim:
-    if not isinstance(given, Dim):
-        return _plain_dim(f"axis{at}" if given is None else given, None if kind_of_name(given) != "feature" else size)
-    if given.dimension is not None and given.dimension != size:
+def _dim(dim: str | Dim | None, at: int, size: int) -> Dim:
+    if not isinstance(dim, Dim):
+        return _plain_dim(f"axis{at}" if dim is None else dim, None if kind_of_name(dim) != "feature" else size)
+    if dim.dimension is not None and dim.dimension != size:
         raise ViewError(
-            f"show: axis {at} does not fit {given.name}",
-            got=f"{size} entries",
-            expected=f"{given.name}:{given.dimension}",
+            f"show: axis {at} does not fit {dim.name}", got=f"{size} entries", expected=f"{dim.name}:{dim.dimension}"
         )
-    return given
+    return dim
 
 
 @lru_cache(maxsize=512)

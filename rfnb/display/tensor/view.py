@@ -254,10 +254,10 @@ def describe_sequences(data: Data, measured: Measured | None) -> list[SequenceRo
 
 def describe_lengths(data: Data) -> list[LengthsView]:
     """Summary of the lengths of each axis that has some."""
-    return [_in_short(i, axis.lengths, axis.size) for i, axis in enumerate(data.axes) if axis.lengths is not None]
+    return [_lengths_of(i, axis.lengths, axis.size) for i, axis in enumerate(data.axes) if axis.lengths is not None]
 
 
-def _in_short(axis: int, lengths: np.ndarray, size: int) -> LengthsView:
+def _lengths_of(axis: int, lengths: np.ndarray, size: int) -> LengthsView:
     low, high = (int(lengths.min()), int(lengths.max())) if lengths.size else (0, 0)
     many = lengths.size > options.BARS and low < high
     counts = np.histogram(lengths, bins=options.HISTOGRAM_BINS, range=(low, high))[0] if many else None

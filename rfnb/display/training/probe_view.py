@@ -155,7 +155,7 @@ def describe(
         "shown": visible,
         "slides": places,
         "loop": loop,
-        "attention": _told(name, views, top),
+        "attention": _attention_words(name, views, top),
         "others": [key for key in counts if key != name],
         "curves": _curves(shots),
         "note": notes.text(),
@@ -203,24 +203,24 @@ def _pictures(
     return views
 
 
-def _told(name: str | None, seen: dict[int, AttentionView], top: float) -> str:
-    if not seen:
+def _attention_words(name: str | None, views: dict[int, AttentionView], top: float) -> str:
+    if not views:
         return ""
-    view = list(seen.values())[-1]
+    view = list(views.values())[-1]
     tag = "" if view["tag"] is None else f" of {view['tag']!r}"
     return f"{name}: {view['row_dim']['name']} × {view['col_dim']['name']}{tag}, darkest: {short(plain(top))}"
 
 
-def _shot(shot: Shot, seen: AttentionView | None, top: float, values: list[list[str]]) -> ShotView:
+def _shot(shot: Shot, view: AttentionView | None, top: float, values: list[list[str]]) -> ShotView:
     sprite = ""
-    if seen is not None and seen["picture"]:
-        matrix = np.array([[real(value) for value in row] for row in seen["weights"]], np.float32)
-        frame = seen["pool"], seen["causal"], seen["padding"]
+    if view is not None and view["picture"]:
+        matrix = np.array([[real(value) for value in row] for row in view["weights"]], np.float32)
+        frame = view["pool"], view["causal"], view["padding"]
         sprite = drawing.sprite(matrix, top, *frame)  # all on one scale
     return {
         "step": shot.step,
         "picture": sprite,
-        "shape": [] if seen is None else [n + pad for n, pad in zip(seen["shape"], seen["padding"], strict=True)],
+        "shape": [] if view is None else [n + pad for n, pad in zip(view["shape"], view["padding"], strict=True)],
         "words": _words(shot.result),
         "measures": {name: plain(value) for name, value in shot.measures.items()},
         "runs": list(shot.loops),
@@ -283,7 +283,7 @@ def to_page(view: ProbeView) -> page.Page:
     lines = [[f"step {shot['step']}", _measures(shot), _cut(shot["words"]).replace("\n", " / ")] for shot in shots]
     curves = [picture(curve, number) for number, curve in enumerate(view["curves"][:CURVES])]
     tail = f"; others: {', '.join(view['others'])}" if view["others"] else ""
-    told = page.Span(page.quiet(f"attention {attention}{tail}"), text=f"  attention {attention}")
+    words = page.Span(page.quiet(f"attention {attention}{tail}"), text=f"  attention {attention}")
     cards = el("div", [_card(shot) for shot in shots], **{"data-rfnb-shots": ""})
     names = list(dict.fromkeys(name for shot in view["shots"] for name in shot["measures"]))
     rows = [
@@ -295,7 +295,7 @@ def to_page(view: ProbeView) -> page.Page:
         page.Line(page.chip(f"off: {off}", style.ALARM, f"  ! off: {off}")) if off else None,
         page.Figure(el("div", curves) if curves else None),
         page.Only("text", [page.Grid(lines)]) if lines else None,
-        page.Line(told) if attention else None,
+        page.Line(words) if attention else None,
         page.Figure(cards),
         page.Note(view["note"]),
     ]
