@@ -169,7 +169,7 @@ def facts(first: FirstDifference) -> list[tuple[str, str]]:
 def _apart(first: FirstDifference) -> list[tuple[str, str]]:
     if first["difference"] in (None, "inf", 0):
         return []
-    return [("apart", f"|Δ| {short(first['difference'])}, {_percent(first['relative'])} of the largest")]
+    return [("apart", f"|Δ| {short(first['difference'])}, {short(100 * real(first['relative']))} % of the largest")]
 
 
 def _first(comparison: Comparison) -> FirstDifference | None:
@@ -246,10 +246,6 @@ def _folded(words: str, rows: list[Difference]) -> page.Fold:
 def _cells(row: Difference) -> list[str]:
     line = "" if row["line"] is None else f"line {row['line']}"
     return [row["name"], line, "" if row["step"] is None else f"step {row['step']}", row["text"]]
-
-
-def _percent(share: Number) -> str:
-    return f"{short(100 * real(share))} %"
 
 
 def _summary(comparison: Comparison, differing: int) -> str:

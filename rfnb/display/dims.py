@@ -208,9 +208,7 @@ def namesakes(use: DimUse, group: Sequence[DimUse], names: Mapping[int, str]) ->
     twins = [twin for twin in group if twin is not use]
     if not twins:
         return []
-    words = ", ".join(names[twin.dim.serial] for twin in twins[:MOST_NAMED]) + (
-        ", …" if len(twins) > MOST_NAMED else ""
-    )
+    words = ", ".join([*(names[twin.dim.serial] for twin in twins[:MOST_NAMED]), *["…"] * (len(twins) > MOST_NAMED)])
     own_size = size_of(use)
     differ = any(own_size and (size := size_of(twin)) and not own_size.agrees(size) for twin in twins)
     return [f"same name as {words}, not the same Dim{', and not the same size' if differ else ''}"]

@@ -17,7 +17,7 @@ from typing import IO, Any
 
 from rfnb.core.ground.source import warn
 from rfnb.core.tensor.op import guarded
-from rfnb.display.training.follow import ShownLoops
+from rfnb.display.training.progress import ShownLoops
 from rfnb.errors import LaunchError, ParameterError
 from rfnb.jobs.job import Job
 from rfnb.jobs.script import Script

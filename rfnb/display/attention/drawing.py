@@ -492,7 +492,7 @@ def _grid(view: AttentionView, cells: list[Html]) -> Html:
 def _flow(view: AttentionView, cells: list[Html], wide: int) -> Html:
     box = f"display:inline-block;vertical-align:top;margin:1px 4px 2px 0;width:{wide + 4}px"
     layered = len({head["layer"] for head in view["heads"]}) > 1
-    names = [f"{name_or_number('', h['layer'])}.{head_word(h)}" if layered else head_word(h) for h in view["heads"]]
+    names = [head_name(head, layered=layered) for head in view["heads"]]
     quiet = f"{WORD};opacity:0.65;text-align:center"
     return el(
         "div",
@@ -530,6 +530,11 @@ def _size(view: AttentionView) -> tuple[int, int]:
 
 def _pixels(view: AttentionView, axis: int) -> int:
     return max(1, -(-view["shape"][axis] // view["head_pool"][axis]) + view["padding"][axis])
+
+
+def head_name(head: AttentionHead, *, layered: bool) -> str:
+    """`3.5`: the numbers of layer and head; of the head alone, if there is one layer."""
+    return f"{name_or_number('', head['layer'])}.{head_word(head)}" if layered else head_word(head)
 
 
 def head_word(head: AttentionHead) -> str:

@@ -94,15 +94,10 @@ def _grid(view: AttentionView, make: type, colours: object) -> object:
         axes.set_axis_off()
     for axes, head, picture in zip(figure.axes, heads, view["pictures"], strict=False):
         axes.imshow(shares(picture), cmap=colours, aspect="auto", vmin=0, vmax=1, interpolation="nearest")
-        axes.set_title(literal(_word(head, layers > 1)), fontsize=FONT - 2, pad=2)
+        entropy = f"  {short(drawing.rounded(head['entropy']))}" if layers > 1 else ""
+        axes.set_title(literal(drawing.head_name(head, layered=layers > 1) + entropy), fontsize=FONT - 2, pad=2)
     figure.suptitle(literal(view["tag"] or view["name"]), fontsize=FONT + 2)
     return figure
-
-
-def _word(head: AttentionHead, several: bool) -> str:
-    """`3.5  0.42`: layer, head, entropy."""
-    number = drawing.head_word(head)
-    return f"{head['layer']}.{number}  {short(round(real(head['entropy']), 2))}" if several else number
 
 
 def shares(picture: str) -> np.ndarray:

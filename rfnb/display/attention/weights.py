@@ -179,14 +179,12 @@ def of_array(
     elif batch is not None:
         raise ViewError("show_attention: there is no batch axis", got=f"batch={batch!r}", expected=f"axes {named}")
     raws = split(raw, roles, index)
-    row_count, col_count = (int(raw.shape[roles.index(role)]) for role in ("row", "col"))
-    true = _true_lengths(lengths, row_count, col_count, index)
+    places = [roles.index(role) for role in ("row", "col")]
+    sizes = [int(raw.shape[place]) for place in places]
+    true = _true_lengths(lengths, sizes[0], sizes[1], index)
     row_axis, col_axis = (
-        Axis(side if isinstance(side, Dim) else _dim(size, named[roles.index(role)]), length)
-        for side, role, size, length in (
-            (rows, "row", row_count, true[0]),
-            (cols, "col", col_count, true[1]),
-        )
+        Axis(side if isinstance(side, Dim) else _dim(size, named[place]), length)
+        for side, place, size, length in zip((rows, cols), places, sizes, true, strict=True)
     )
     tag = None if index is None or int(raw.shape[roles.index("batch")]) == 1 else f"batch {index}"
     count, heads = len(raws), int(raws[0].shape[0]) if raws else 0

@@ -33,11 +33,10 @@ WIDTH = 900.0
 
 @dataclass
 class GraphPicture:
-    """The picture of a body: its layout, its SVG and its nodes."""
+    """The picture of a body: its layout and its SVG."""
 
     drawing: Drawing
     svg: Html
-    cards: list[Card]
 
 
 class Painter:
@@ -68,7 +67,7 @@ class Painter:
         ]  # fmt: skip
         room = self.width - 2 * FRAME["pad"] * depth
         drawing = draw(cards, links, width=room, tall=640.0 if depth == 0 else 560.0)
-        return GraphPicture(drawing, self._svg(key, drawing, cards), cards)
+        return GraphPicture(drawing, self._svg(key, drawing, cards))
 
     def node(self, node: GraphNode, depth: int = 0) -> Card:
         """The drawing of a node, open or closed."""

@@ -5,7 +5,7 @@ Tall drawings are cut between ranks and continue in further columns, like text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from rfnb.display.layout.layers import BoxSize, Layers, Link, layers, order, places, ranks, turned
 from rfnb.display.layout.route import LANE, Box, Drawing, LaneGrid, Lanes, Router, lanes
@@ -111,7 +111,7 @@ class _Plan:
         forward = [link for i, link in enumerate(links) if i not in self.back]
         self.made = layers(ranks(len(sizes), forward), forward)
         order(self.made)
-        self.x = places(self.made, self._gap())
+        self.x = places(self.made, self._gap)
         self.heights = [max((self._size(s).height for s in row), default=0.0) for row in self.made.rows]
         self.gaps = _gaps(self.made, self.x)
         self.spans = [self._span(row) for row in self.made.rows]
@@ -120,12 +120,10 @@ class _Plan:
     def _size(self, spot: int) -> BoxSize:
         return self.sizes[spot] if self.made.is_box(spot) else BoxSize(0.0, 0.0)
 
-    def _gap(self) -> Callable[[int, int], float]:
-        def gap(left: int, right: int) -> float:
-            boxes = self.made.is_box(left) and self.made.is_box(right)
-            return self._size(left).right + self._size(right).left + (BESIDE if boxes else LINES)
-
-        return gap
+    def _gap(self, left: int, right: int) -> float:
+        """The smallest distance between the middles of two neighbours."""
+        boxes = self.made.is_box(left) and self.made.is_box(right)
+        return self._size(left).right + self._size(right).left + (BESIDE if boxes else LINES)
 
     def _span(self, row: list[int]) -> tuple[float, float]:
         """Left and right end of a rank."""

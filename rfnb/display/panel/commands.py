@@ -113,8 +113,7 @@ class Dispatcher:
         waits = command not in NO_TENSORS and not self._is_gone(args)
         if waits and current_thread() is not main_thread() and (later := self.later) is not None:
             beside = self._do_beside(number, command, args) if self.is_busy() else None
-            answer = answer or (lambda reply: self.emit({"event": "reply", "data": reply}))
-            return beside or self._hand_over(later, number, command, args, answer)
+            return beside or self._hand_over(later, number, command, args, answer or self._emit_reply)
         return self._do(number, command, args)
 
     def _hand_over(
@@ -151,6 +150,9 @@ class Dispatcher:
         serial = args.get("run")
         return isinstance(serial, int) and serial not in self.inner and all(run.serial != serial for run in self.runs)
 
+    def _emit_reply(self, reply: Reply) -> None:
+        self.emit({"event": "reply", "data": reply})
+
     def run_of(self, serial: int) -> Run:
         """The run with this number. Raises what `runs` raises if it was removed."""
         inner = self.inner.get(int(serial))
@@ -168,7 +170,7 @@ class Dispatcher:
 
 def hello(dispatcher: Dispatcher, protocol: int = 0, version: str = "?") -> Hello:
     """The versions of the kernel; the front end compares `protocol` with its own."""
-    return {"protocol": PROTOCOL, "version": _version(), "session": SESSION}
+    return {"protocol": PROTOCOL, "version": getattr(sys.modules.get("rfnb"), "__version__", "0"), "session": SESSION}
 
 
 def list_runs(dispatcher: Dispatcher) -> list[RunItem]:
@@ -403,10 +405,6 @@ def _sequence(run: Run, sequence: int | None) -> int | None:
 
 def _error(number: int, words: str, status: Literal["error", "gone"] = "error") -> Reply:
     return {"id": number, "status": status, "data": None, "error": words}
-
-
-def _version() -> str:
-    return str(getattr(sys.modules.get("rfnb"), "__version__", "0"))
 
 
 MOST_STEPS = 500

@@ -6,6 +6,7 @@ import math
 import os
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from itertools import count
 from numbers import Real
@@ -17,6 +18,7 @@ from rfnb.core.ground.text import count_of
 from rfnb.core.run_ctx import Loss, get_run_ctx
 from rfnb.display.kit import blocks as page
 from rfnb.display.kit.progress_bar import DisplayPlace, new_bar
+from rfnb.display.kit.view import View
 from rfnb.display.markup import style, svg
 from rfnb.display.markup.html import Html, chip, el, quiet
 from rfnb.display.markup.numbers import Number, bars, plain, real, short
@@ -326,6 +328,35 @@ class Progress(Shown, Generic[B]):
     def _last(self) -> str:
         values = {name: curve.last[1] for name, curve in self.curves.items() if curve.last}
         return ", ".join(f"{name} {short(value)}" for name, value in values.items())
+
+
+class ShownLoops:
+    """The loops of another process, shown here as those of this one: bars, and in notebooks curves below the cell."""
+
+    def __init__(self) -> None:
+        self._bars: dict[tuple[str, int], Any] = {}  # by loop and epoch
+        self._plots: dict[str, DisplayPlace] = defaultdict(DisplayPlace)
+
+    def update(self, loop: str, view: ProgressView) -> None:
+        """Shows how far a loop is."""
+        epoch, total = view["epoch"], view["total"]
+        bar = self._bars.get((loop, epoch))
+        if bar is None:
+            if (finished := self._bars.get((loop, epoch - 1))) is not None:
+                finished.update((total or finished.n) - finished.n)
+                finished.close()
+            title = f"{view['name']} epoch {epoch}" if epoch > 1 else view["name"]
+            bar = self._bars[loop, epoch] = new_bar(title, total=total, unit="step")
+        bar.update(view["steps"] - (epoch - 1) * (total or 0) - bar.n)
+        measures = ", ".join(f"{curve['name']} {short(curve['last'])}" for curve in view["curves"])
+        bar.set_postfix_str(encodable(visible(measures)))
+        if in_notebook() and view["curves"]:
+            self._plots[loop].show(View(view)._repr_mimebundle_())
+
+    def close(self) -> None:
+        """Ends the bars."""
+        for bar in self._bars.values():
+            bar.close()
 
 
 def _is_first() -> bool:

@@ -6,7 +6,7 @@ import IPython.display
 import pytest
 
 import rfnb as rf
-import rfnb.display.training.follow as follow_file
+import rfnb.display.training.progress as progress_file
 from rfnb.display.training.progress import describe
 from rfnb.display.training.schema import ProgressView
 
@@ -25,12 +25,12 @@ def test_an_interrupt_while_curves_are_shown_makes_no_second_plot(monkeypatch: p
 
     monkeypatch.setattr(IPython.display, "DisplayHandle", Handle)
     monkeypatch.setattr(IPython.display, "display", Handle().display)
-    monkeypatch.setattr(follow_file, "in_notebook", lambda: True)
     progress = rf.progress([1, 2], name="demo")
     for step in progress:
         progress.report(loss=step)
     view: ProgressView = describe(progress)
-    shown = follow_file.ShownLoops()
+    monkeypatch.setattr(progress_file, "in_notebook", lambda: True)
+    shown = progress_file.ShownLoops()
     with pytest.raises(KeyboardInterrupt):
         shown.update("demo", view)
     shown.update("demo", view)
