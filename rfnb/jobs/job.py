@@ -22,7 +22,7 @@ from rfnb.core.tensor.op import guarded
 from rfnb.display.kit import blocks as page
 from rfnb.display.kit.view import View
 from rfnb.display.markup import style
-from rfnb.display.training.schema import ProgressView
+from rfnb.display.training.progress import ProgressView
 from rfnb.errors import LaunchError, RunFileError
 from rfnb.printable import error_message
 from rfnb.trace.probe.probe import Probe

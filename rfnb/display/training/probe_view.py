@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 
@@ -21,19 +21,70 @@ from rfnb.display.kit import blocks as page
 from rfnb.display.kit.view import View, view_of
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Html, el, note_html, quiet as quiet_html
-from rfnb.display.markup.numbers import plain, real, short, size
+from rfnb.display.markup.numbers import Number, plain, real, short, size
 from rfnb.display.run.step import kept_steps, live_at, of_sequence, spread
 from rfnb.display.run.view import chosen
 from rfnb.display.tensor.arrays import data_of, is_array
 from rfnb.display.tensor.value import one_entry, value_text
 from rfnb.display.tensor.view import describe_data
 from rfnb.display.training.history import BinnedCurve
-from rfnb.display.training.progress import describe_curve, picture
-from rfnb.display.training.schema import LossCurve, ProbeScripts, ProbeSlide, ProbeView, ShotView, SlidLoop
+from rfnb.display.training.progress import LossCurve, describe_curve, picture
 from rfnb.errors import ViewError
 from rfnb.trace.probe.probe import Probe
 from rfnb.trace.probe.shot import Shot
 from rfnb.trace.run.run import Run
+
+
+class SlidLoop(TypedDict):
+    """The loop whose steps are the second slider of a probe."""
+
+    name: str
+    states: list[str]  # their names
+    steps: list[int]  # those that the slider has
+
+
+class ProbeSlide(TypedDict):
+    """What the sliders of a probe show of one training step."""
+
+    step: int
+    picture: str  # of the attention: data URI of a PNG; "" without, or if the step has a card, whose picture it is
+    shape: list[int]  # rows and columns of it
+    words: str  # the result
+    measures: dict[str, Number]
+    values: list[list[str]]  # after each of the loop's steps that the sliders have, each state
+    note: str | None
+
+
+class ShotView(ProbeSlide):
+    """What a probe has of one training step."""
+
+    runs: list[str]  # names of the loops
+
+
+class ProbeScripts(TypedDict):
+    """What scripts read of a probe: they add the sliders, training step and step of the loop."""
+
+    loop: SlidLoop | None
+    slides: list[ProbeSlide]
+
+
+class ProbeView(TypedDict):
+    """A function that ran again and again during a training."""
+
+    kind: Literal["probe"]
+    name: str
+    every: int
+    bytes: int
+    off: str | None  # the error that ended it
+    shots: list[ShotView]
+    shown: list[int]  # places in `shots` of those with a card
+    slides: list[int]  # and of those that the slider has
+    loop: SlidLoop | None
+    attention: str  # "att: dec_time × enc_time of 'kiwi', mean of 4 heads, darkest: 0.93"; "" without
+    others: list[str]  # names of other attention
+    curves: list[LossCurve]
+    note: str | None
+
 
 SLIDES = 48
 """Largest number of training steps of the slider."""

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from itertools import count
 from numbers import Real
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypedDict, TypeVar
 from weakref import ref
 
 from rfnb.core.ground.show import Shown
@@ -24,7 +24,6 @@ from rfnb.display.markup.html import Html, chip, el, quiet
 from rfnb.display.markup.numbers import Number, bars, plain, real, short
 from rfnb.display.markup.svg import Point, data_uri, figure_class, literal
 from rfnb.display.training.history import BinnedCurve, MeasureHistory
-from rfnb.display.training.schema import LossCurve, ProgressView
 from rfnb.errors import ParameterError
 from rfnb.printable import encodable, visible
 from rfnb.trace.plain.record import record_loop
@@ -36,6 +35,35 @@ from rfnb.trace.run.session import should_record, should_store, waits_for
 
 WIDTH = 32
 """Number of blocks of a curve in text."""
+
+
+class LossCurve(TypedDict):
+    """A measure over the steps of training. Bins of several steps have their last step, lowest and highest value."""
+
+    name: str
+    steps: list[int]
+    low: list[Number]
+    high: list[Number]
+    smooth: list[Number]  # the running mean
+    last: Number | None
+    peak: Literal["lowest", "highest"]  # which of them is told: the lowest, unless that is where it began
+    peak_value: Number | None
+    peak_at: int | None
+    bad: int  # values that are not finite
+    first_bad: int | None  # at which step
+
+
+class ProgressView(TypedDict):
+    """A training loop: its progress and reported measures."""
+
+    kind: Literal["progress"]
+    name: str
+    steps: int
+    total: int | None  # of an epoch
+    epoch: int  # from 1
+    stopped: bool  # before the batches ended
+    curves: list[LossCurve]
+    note: str | None
 
 
 @page.shows("progress", "rfnb.display.training.progress.Progress")

@@ -7,8 +7,7 @@ import pytest
 
 import rfnb as rf
 import rfnb.display.training.progress as progress_file
-from rfnb.display.training.progress import describe
-from rfnb.display.training.schema import ProgressView
+from rfnb.display.training.progress import ProgressView, describe
 
 
 def test_an_interrupt_while_curves_are_shown_makes_no_second_plot(monkeypatch: pytest.MonkeyPatch):
