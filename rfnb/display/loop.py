@@ -226,15 +226,18 @@ def _cells(ops: list[ExplainedOp], *, folds: bool) -> list[Html]:
         quiet(f" {reason} ") if reason else None,
         [el("span", bounded(state), " ", style=style.pill(None)) for state in states],
     ]
-    places = [quiet(f"  {place}") if (place := _place(op)) else None for op in ops]
-    texts = [el("div", bounded(op.text), place) for op, place in zip(ops, places, strict=True)]
-    listed = el("div", texts, style=f"margin:2px 0 4px 14px;{_CODE}")
+    listed = el("div", [_expression(op) for op in ops], style=f"margin:2px 0 4px 14px;{_CODE}")
     is_fold = folds or _place(first) is not None
     cell = el("details", el("summary", words, style="cursor:pointer"), listed) if is_fold else words
     return [
         el("td", el("span", first.where, style=_chip(first.where)), style=_LINE),
         el("td", cell, style=f"{_LINE};min-width:14em"),
     ]
+
+
+def _expression(op: ExplainedOp) -> Html:
+    place = _place(op)
+    return el("div", bounded(op.text), quiet(f"  {place}") if place else None)
 
 
 def _place(op: ExplainedOp) -> str | None:

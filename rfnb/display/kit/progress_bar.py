@@ -41,7 +41,9 @@ class DisplayPlace:
     def __init__(self) -> None:
         self._handle: Any = None
 
-    def __bool__(self) -> bool:
+    @property
+    def is_used(self) -> bool:
+        """Whether something is shown there."""
         return self._handle is not None
 
     def show(self, bundle: dict[str, Any]) -> None:

@@ -197,9 +197,9 @@ def _steps(notes: page.Notes, run: Run, shown: Iterable[int], sequence: int | No
         except Exception as error:
             missing.setdefault(page.reason(error), []).append(i)
     if sequence is not None:
+        steps_of_sparks, end = spark_steps(run), _steps_of(run, sequence)
         for row in (row for view in views.values() for row in view["states"]):
-            pairs = zip(spark_steps(run), row["spark"], strict=False)
-            row["spark"] = [number for step, number in pairs if step < _steps_of(run, sequence)]
+            row["spark"] = [n for step, n in zip(steps_of_sparks, row["spark"], strict=False) if step < end]
     for why, steps in missing.items():
         notes.add(f"no step{'s' * (len(steps) > 1)} {', '.join(map(str, steps))}: {why}")
     return views

@@ -249,7 +249,7 @@ class Progress(Shown, Generic[B]):
         finally:
             self.running = False
             self._draw(bar)
-            bar.leave = not self._plot_place
+            bar.leave = not self._plot_place.is_used
             bar.close()
             self._running = None
 
@@ -272,7 +272,7 @@ class Progress(Shown, Generic[B]):
         """
         self._history.report({"epoch": self.epoch, "step": max(self.step, 0)}, measures)
         self._reported.update(measures)
-        if not self.running and self._plot_place:
+        if not self.running and self._plot_place.is_used:
             self._draw(None)
 
     def _remember_marked(self) -> None:
