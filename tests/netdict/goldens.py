@@ -42,6 +42,11 @@ class Case:
 
     def build(self) -> tuple[Any, Any]:
         """The network with the parameters of the case, and the outputs of a call."""
+        net = self.network()
+        return net, net.forward(self.batch())
+
+    def network(self) -> Any:
+        """The network with the parameters of the case."""
         case, flags = self.case, self.case["flags"]
         extern = rf.ExternData(self.read(case["extern_data"]))
         config = {"behavior_version": case["behavior_version"], **(case.get("config") or {})}
@@ -53,11 +58,15 @@ class Case:
         for param in case["params"]:
             values.setdefault(param["layer"], {})[param["param"]] = self.numbers[param["key"]]
         net.set_param_values_by_dict(values)
+        return net
+
+    def batch(self) -> dict[str, Any]:
+        """The data of the case with lengths, by key."""
         batch = {}
-        for key, given in case["inputs"].items():
+        for key, given in self.case["inputs"].items():
             lengths = {int(axis): self.numbers[size] for axis, size in given["size_keys"].items()}
             batch[key] = (self.numbers[given["key"]], lengths or None)
-        return net, net.forward(batch)
+        return batch
 
     def read(self, given: Any) -> Any:
         """Data of the JSON, with the markers for what JSON does not have."""

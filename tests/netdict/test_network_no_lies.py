@@ -24,10 +24,7 @@ def test_a_training_step_and_a_search_pass_unless_the_report_says_why(file):
     assert bool(report) == (file.stem not in STOPPED), report
     if not report or file.stem in OF_SEARCH:
         return
-    batch = {}
-    for key, given in case.case["inputs"].items():
-        lengths = {int(axis): case.numbers[size] for axis, size in given["size_keys"].items()}
-        batch[key] = (case.numbers[given["key"]], lengths or None)
+    batch = case.batch()
     rf.init_train_step_run_ctx(step=0)
     net(batch)
     loss = net.get_objective()

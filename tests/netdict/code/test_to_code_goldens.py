@@ -33,28 +33,21 @@ NOT_IN_TORCH = """
 """Cases without a search that have no form in plain torch."""
 
 
-def data_of(case):
-    numbers = case.numbers
-    sizes = {key: given["size_keys"].items() for key, given in case.case["inputs"].items()}
-    lengths = {key: {int(axis): numbers[name] for axis, name in items} for key, items in sizes.items()}
-    return {key: (numbers[given["key"]], lengths[key] or None) for key, given in case.case["inputs"].items()}
-
-
 @pytest.mark.parametrize("file", CASES, ids=[f"{file.parent.name}/{file.stem}" for file in CASES])
 def test_the_code_computes_the_same_or_has_no_form(file):
     case = Case(file.stem, file.parent)
-    net, _ = case.build()
+    net, batch = case.network(), case.batch()
     if file.stem in UNWRITTEN:
         with pytest.raises(Unwritten, match="to_code: "):
-            check_code_of(net, data_of(case))
+            check_code_of(net, batch)
         return
-    code = check_code_of(net, data_of(case))
+    code = check_code_of(net, batch)
     assert "class Net(rf.Module):" in code
     if file.stem in NOT_IN_TORCH or ".choice(" in code:
         with pytest.raises(Unwritten, match="a search has no form" if ".choice(" in code else "to_code: "):
-            check_code_of(net, data_of(case), "torch")
+            check_code_of(net, batch, "torch")
     else:
-        code = check_code_of(net, data_of(case), "torch")
+        code = check_code_of(net, batch, "torch")
         assert "class Net(nn.Module):" in code and "rf." not in code.partition("import")[2]
 
 
