@@ -160,7 +160,7 @@ def test_a_conformer_learns_spoken_words_by_ctc():
     rng = np.random.default_rng(3)
     heard, unheard = speakers(["m1", "m3", "m5", "f1", "f2", "f4"], [220, 260, 300]), speakers(["m2", "f3"], [240, 280])
     model = ConformerCtc(rf.Dim(len(WORDS), name="words"), sampling_rate=11025)
-    trained(model, lambda step: model.loss(*speech_batch(rng, heard, 16)), steps=160, rate=6e-3)
+    trained(model, lambda step: model.loss(*speech_batch(rng, heard, 16)), steps=100, rate=6e-3)
     sounds, labels = speech_batch(np.random.default_rng(99), unheard, 40)
     assert error_rate(model.greedy(sounds), labels) < 0.15
 
