@@ -15,9 +15,9 @@ from rfnb.core import run_ctx
 
 
 @pytest.fixture(autouse=True, scope="session")
-def names_in_examples(doctest_namespace: dict[str, object], folder: Path) -> None:
+def names_in_examples(doctest_namespace: dict[str, object], tmp_path_factory: pytest.TempPathFactory) -> None:
     """`rf`, `np`, `torch`, and a `folder` for files."""
-    doctest_namespace.update(rf=rf, np=np, torch=torch, folder=folder)
+    doctest_namespace.update(rf=rf, np=np, torch=torch, folder=tmp_path_factory.mktemp("examples"))
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -25,12 +25,6 @@ def only_the_garbage_of_this_file() -> None:
     """Collections of garbage skip what is there before a file: most of their time goes to modules and other tests."""
     gc.collect()
     gc.freeze()
-
-
-@pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """For the files of examples."""
-    return tmp_path_factory.mktemp("examples")
 
 
 @pytest.fixture(autouse=True)
