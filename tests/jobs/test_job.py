@@ -21,7 +21,7 @@ from rfnb.trace.run.stretches import Stretches
 from tests.jobs.scripts import run_script
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     """The folder of a job that this process belongs to, as rank 0."""
     monkeypatch.setenv("RFNB_JOB", str(tmp_path / "job"))
