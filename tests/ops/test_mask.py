@@ -213,3 +213,17 @@ def test_in_a_loop_entries_are_put_back_but_their_number_may_not_differ():
 def test_packed_is_what_tensors_are_not():
     _, x, _ = batch_of([1])
     assert rf.is_packed(x) is False and rf.unpack(x) is x
+
+
+@pytest.mark.parametrize("selected", [[[False, False]], [[False, False], [True, False]]], ids=["none", "some"])
+def test_of_no_selected_entry_nothing_is_put_back(selected):
+    """The entries have lengths of their own."""
+    pair, inner = rf.Dim(2, name="pair"), rf.Dim(None, name="inner")
+    count = len(selected)
+    lengths = rf.convert_to_tensor(torch.tensor([[1, 3]] * count), dims=[batch_dim, pair])
+    inner = rf.Dim(lengths, name="inner")
+    x = rf.convert_to_tensor(torch.ones(count, 2, 3), dims=[batch_dim, pair, inner])
+    mask = rf.convert_to_tensor(torch.tensor(selected), dims=[batch_dim, pair])
+    y, some = rf.masked_select(x, mask=mask, dims=[batch_dim, pair])
+    back = rf.masked_scatter(y * 2.0, x, mask=mask, dims=[batch_dim, pair], in_dim=some)
+    assert rf.reduce_sum(back, axis=inner).raw_tensor.tolist() == [[2.0 if row[0] else 1.0, 3.0] for row in selected]

@@ -281,3 +281,36 @@ def test_a_batch_has_the_values_and_gradients_of_its_sequences(lengths, order, f
     torch.testing.assert_close(frames, expected)
     for one, other in zip(*(gradients(sum(y.square().sum() for y in ys)) for ys in (frames, expected)), strict=True):
         torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("op", ["log", "exp", "reciprocal", "rsqrt", "division", "power"])
+def test_frames_count_where_another_dim_has_none(op):
+    """A sequence of which nothing is selected has its frames all the same."""
+    ops = {
+        "division": lambda x: 1.0 / x,
+        "power": lambda x: x**0.3,
+        **{name: getattr(rf, name) for name in ("log", "exp", "reciprocal", "rsqrt")},
+    }
+    time = rf.Dim(None, name="time")
+    numbers = [[1e-18, 2.0, 50.0], [1e-18, 50.0]]
+    x = rf.convert_to_tensor(numbers, dims=[batch_dim, time])
+    mask = rf.convert_to_tensor([[True, False, True], [False, False]], dims=[batch_dim, time])
+    y, some = rf.masked_select(x, mask=mask, dims=[time])
+    y = ops[op](rf.masked_scatter(y, x, mask=mask, dims=[time], in_dim=some)).raw_tensor
+    for row, expected in zip(y, numbers, strict=True):
+        alone = ops[op](rf.convert_to_tensor(expected, dims=[rf.Dim(len(expected), name="frames")])).raw_tensor
+        torch.testing.assert_close(row[: len(expected)], alone)
+
+
+def test_a_quotient_over_nothing_has_no_gradient():
+    """The other sequences of a batch train, though one has frames, but no keys."""
+    time, keys = rf.Dim(None, name="time"), rf.Dim(None, name="keys")
+    x = rf.convert_to_tensor(torch.ones(2, 3), dims=[batch_dim, time], lengths=[2, 3])
+    energy = rf.convert_to_tensor(torch.ones(2, 2), dims=[batch_dim, keys], lengths=[2, 0])
+    weight = rf.Parameter([], initial=1.0)
+    scores = rf.exp(rf.combine_bc(x, "mul", energy) * weight)
+    shares = scores / rf.reduce_sum(scores, axis=keys)
+    loss = rf.reduce_sum(shares * energy, axis=[batch_dim, time, keys])
+    assert loss.raw_tensor.item() == 2.0
+    [gradient] = torch.autograd.grad(loss.raw_tensor, [weight.raw_tensor])
+    assert gradient.item() == 0.0

@@ -388,7 +388,8 @@ def _with_their_lengths(backend: type[Backend], found: Tensor, source: Tensor, i
         size = source.lengths.size(dim) if dim.dimension is None and dim not in indices.sig.index else None
         if size is not None and axis in size.dims:
             raw = backend.from_numpy_raw(size.values, backend.device_key_raw(indices._raw))
-            picked = backend.gather(tensor_of(raw, align.sig(size.dims), source.lengths), indices=indices, axis=axis)
+            frames = backend.not_empty(tensor_of(raw, align.sig(size.dims), source.lengths), axis)
+            picked = backend.gather(frames, indices=indices, axis=axis)
             sizes[dim] = Size(picked.dims, backend.numbers(picked, size.max))
     return backend.resized(found, sizes)
 
@@ -541,9 +542,16 @@ class TopKOps:
         if len(dims) > 1:
             order = (*(d for d in source.dims if d not in dims), *dims)
             place = len(order) - len(dims)
-            raw = cls.merge_axes_raw(align.apply(align.move(source.dims, order), raw), place, len(dims))
+
+        def as_one(raw: RawTensor) -> RawTensor:
+            move = align.move(source.dims, order)
+            return cls.merge_axes_raw(align.apply(move, raw), place, len(dims)) if len(dims) > 1 else raw
+
         available = min(count, math.prod(sizes))
-        values, index = cls.top_k_raw(raw, place, available, sorted)
+        values, index = cls.top_k_raw(as_one(raw), place, available, sorted)
+        if padding is not None and available > math.prod(size_in(source, dim).min for dim in dims):
+            padding = as_one(cls.broadcast_raw(padding, cls.get_shape_tuple_raw(raw)))
+            index = cls.masked_fill_raw(index, cls.gather_raw(padding, index, place, 1, False), 0)
         if available < count:
             extra = {place: (0, count - available)}
             values, index = cls.pad_raw(values, extra, cls.lowest_raw(raw)), cls.pad_raw(index, extra, 0)
@@ -558,7 +566,7 @@ class TopKOps:
         best = result(values, source.sparse_dim, feature)
         if isinstance(axis, Dim):
             return best, result(index, dims[0]), k_dim
-        parts = cls.split_index_raw(index, sizes)
+        parts = cls.split_index_raw(index, [max(size, 1) for size in sizes])
         return best, [result(part, dim) for part, dim in zip(parts, dims, strict=True)], k_dim
 
 

@@ -621,17 +621,19 @@ class FiniteOps:
         return tensor_of(raw, tensor.sig, lengths.made_finite())
 
     @classmethod
-    def safe_argument(cls: type[Backend], x: Tensor, domain: Domain, lengths: Lengths | None = None) -> object:
+    def safe_argument(
+        cls: type[Backend], x: Tensor, domain: Domain, lengths: Lengths | None = None, out: Sig | None = None
+    ) -> object:
         """The raw tensor, with harmless numbers where the result does not count and `x` is outside of the domain.
 
-        lengths: those of the result.
+        lengths, out: those of the result, and its dims; by default as those of `x`.
         """
         lengths = x.lengths if lengths is None else lengths
         guard, raw = _ended.get(), x._raw
         if guard is None and not lengths.ragged:
             return raw
         finite = x.lengths.finite and not cls.version_raw(raw)
-        ignored = cls.ignored_for(x, lengths)
+        ignored = cls.ignored_for(x, lengths, out)
         if ignored is not None:
             raw = cls.harmless_raw(raw, ignored, domain, x.dtype, finite=finite)
         return raw if guard is None else guard.guard(cls, x, raw, domain, finite=finite)
@@ -656,13 +658,13 @@ class FiniteOps:
         return cls.where_raw(ignored, cls.clip_raw(raw, low, bounds.large if low is None else None), raw)
 
     @classmethod
-    def ignored_for(cls: type[Backend], x: Tensor, lengths: Lengths) -> object:
-        """The raw mask of entries of `x` that no result with these lengths counts; None if there are none."""
-        device = cls.device_key_raw(x._raw)
-        key = ("ignored", x.sig.serial, device)
+    def ignored_for(cls: type[Backend], x: Tensor, lengths: Lengths, out: Sig | None = None) -> object:
+        """The raw mask of entries of `x` that no result with these lengths and dims counts; None if there are none."""
+        device, out = cls.device_key_raw(x._raw), out or x.sig
+        key = ("ignored", x.sig.serial, out.serial, device)
         ignored = lengths.cache.get(key, lengths)
         if ignored is lengths:
-            mask = _ignored(x, lengths)
+            mask = _ignored(x, lengths, out)
             ignored = lengths.keep(key, None if mask is None else cls.from_numpy_raw(mask, device))
         guard = _ended.get()
         if guard is None:
@@ -671,11 +673,17 @@ class FiniteOps:
         return ignored if over is None else over if ignored is None else cls.combine_raw(ignored, "logical_or", over)
 
 
-def _ignored(x: Tensor, lengths: Lengths) -> np.ndarray | None:
-    """The mask of padding, and of empty sequences, shaped to broadcast against `x`."""
+def _ignored(x: Tensor, lengths: Lengths, out: Sig) -> np.ndarray | None:
+    """The mask of padding, and of empty sequences, shaped to broadcast against `x`.
+
+    A sequence is empty along a dim that the result has and `x` lacks. Where `x` has no frames of its own, it may be a
+    reduction over nothing: then any dim counts.
+    """
     frames = frames_of(tensor_of(x._raw, x.sig, lengths), x.dims)
     mask: np.ndarray | None = None if frames is None else ~frames
-    for size in lengths.sizes.values():
+    own = {owner for dim in x.dims for owner in lengths[dim].dims}
+    sizes = [lengths[dim] for dim in out.dims if dim not in x.sig.index]
+    for size in (*sizes, *(size for size in lengths.sizes.values() if own.isdisjoint(size.dims))):
         if not size.traced and size.dims and size.some_empty() and set(size.dims) <= set(x.dims):
             empty: np.ndarray = align.apply(align.move(size.dims, x.dims, trailing=False), size.values == 0)
             mask = empty if mask is None else mask | empty

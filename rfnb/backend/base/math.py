@@ -86,9 +86,9 @@ class MathOps:
         lengths = a.lengths.join(b.lengths, a.sig, b.sig)
         raw_a, raw_b = a._raw, b._raw
         if kind == "truediv":
-            raw_b = cls.safe_argument(b, "nonzero", lengths)
+            raw_b = cls.safe_argument(b, "nonzero", lengths, out)
         elif kind == "pow":
-            raw_a = cls.safe_argument(a, "positive", lengths)
+            raw_a = cls.safe_argument(a, "positive", lengths, out)
         if kind in DIVISIONS and b.sig.frames and b.lengths.sizes:
             raw_b = cls.fill_padding(b, 1)
         raw = cls.combine_raw(align.apply(how_a, raw_a), kind, align.apply(how_b, raw_b))
