@@ -415,8 +415,10 @@ class NumpyReduce:
     @quiet
     def log_softmax_raw(raw: Array, axis: int, padding: Array | None, some_empty: bool) -> Array:
         """Log softmax over `axis`; -inf where `padding` is true."""
-        raw = raw if padding is None else np.where(padding, np.finfo(raw.dtype).min, raw)
-        high = raw - raw.max(axis, keepdims=True, initial=np.finfo(raw.dtype).min)
+        if padding is not None:
+            raw = np.where(padding, np.asarray(-np.inf, raw.dtype), raw)
+            raw = np.where(padding.all(axis, keepdims=True), np.asarray(0.0, raw.dtype), raw)
+        high = raw - raw.max(axis, keepdims=True, initial=-np.inf)
         result = high - np.log(np.exp(high).sum(axis, keepdims=True))
         return result if padding is None else np.where(padding, np.asarray(-np.inf, raw.dtype), result)
 

@@ -194,3 +194,15 @@ def test_sums_of_exponentials_in_float16_do_not_overflow(kind, lengths):
     assert mean.dtype == total.dtype == "float16"
     np.testing.assert_allclose(mean.numpy(), 1.0, atol=0.01)
     np.testing.assert_allclose(total.numpy(), 1.0 + np.log(lengths), atol=0.01)
+
+
+@pytest.mark.parametrize("others", [[[1.0, 2.0]], [[]], [[1.0, 2.0], []]], ids=str)
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+def test_a_row_that_is_all_infinitely_low_is_nan_in_any_batch(name, others):
+    """Such a row has a frame: it is NaN as in torch, with other sequences of any length beside it."""
+    time = rf.Dim(None, name="time")
+    x = rf.convert_to_tensor([[-float("inf")], *others], dims=[batch_dim, time])
+    first, *result = getattr(rf, name)(x, axis=time).raw_tensor
+    assert torch.isnan(first[0])
+    for row, numbers in zip(result, others, strict=True):
+        torch.testing.assert_close(row[: len(numbers)], getattr(torch, name)(torch.tensor(numbers), 0))

@@ -159,16 +159,15 @@ class TorchReduce:
             result = torch.softmax(raw.masked_fill(padding, float("-inf")), axis)
             # gradients of padding may be NaN, which a product with 0 would not remove
             return result.masked_fill(padding, 0.0) if raw.requires_grad or current_tape() is not None else result
-        lowest = torch.finfo(raw.dtype).min
-        return torch.softmax(raw.masked_fill(padding, lowest), axis).masked_fill(padding, 0.0)
+        return torch.softmax(_not_empty(raw, axis, padding), axis).masked_fill(padding, 0.0)
 
     @staticmethod
     def log_softmax_raw(raw: torch.Tensor, axis: int, padding: torch.Tensor | None, some_empty: bool) -> torch.Tensor:
         """Log softmax over `axis`; -inf where `padding` is true."""
         if padding is None:
             return torch.log_softmax(raw, axis)
-        low = torch.finfo(raw.dtype).min if some_empty else float("-inf")
-        return torch.log_softmax(raw.masked_fill(padding, low), axis).masked_fill(padding, float("-inf"))
+        raw = _not_empty(raw, axis, padding) if some_empty else raw.masked_fill(padding, float("-inf"))
+        return torch.log_softmax(raw, axis).masked_fill(padding, float("-inf"))
 
     @staticmethod
     def log_probs_raw(raw: torch.Tensor, axis: int) -> torch.Tensor:
@@ -214,6 +213,11 @@ class TorchReduce:
                     if old is not None and new is not None:
                         old.copy_(new.view(old.shape))
         return result.view(raw.shape)
+
+
+def _not_empty(raw: torch.Tensor, axis: int, padding: torch.Tensor) -> torch.Tensor:
+    """-inf where `padding` is true, but 0 in rows of padding alone, which would become NaN."""
+    return raw.masked_fill(padding, float("-inf")).masked_fill(padding.all(axis, keepdim=True), 0.0)
 
 
 def _log_probs(raw: torch.Tensor, axis: int) -> torch.Tensor:
