@@ -373,9 +373,10 @@ def sort(source: Tensor, *, axis: Dim, descending: bool = False, stable: bool = 
     values, index = backend.sort_raw(raw, place, descending, stable)
     out_dim = Dim(axis.dimension, name=f"{axis.name}_sorted")
     lengths = bound(source.lengths, out_dim, size, "sort")
+    sorted_lengths = lengths if padding is None else lengths.infinite()
     out = renamed(source, axis, out_dim)
     places = tensor_of(index, align.sig(out.dims, axis, out.feature_dim), lengths)
-    return tensor_of(values, out, lengths), places, out_dim
+    return tensor_of(values, out, sorted_lengths), places, out_dim
 
 
 @op(frames="any")

@@ -232,3 +232,30 @@ def test_the_largest_of_no_entries_are_infinitely_low(k):
     time = rf.Dim(None, name="time")
     x = rf.convert_to_tensor(torch.zeros(2, 0), dims=[rf.batch_dim, time], lengths=[0, 0])
     assert rf.top_k(x, axis=time, k=k)[0].tolist() == [[float("-inf")] * k] * 2
+
+
+@pytest.mark.parametrize("descending", [False, True])
+def test_sorted_frames_multiply_without_their_padding(descending):
+    time = rf.Dim(None, name="time")
+    x = rf.convert_to_tensor([[1.0, 3.0, 2.0], [5.0]], dims=[batch_dim, time])
+    values, _, ranks = rf.sort(x, axis=time, descending=descending)
+    assert rf.dot(values, values, reduce=ranks).raw_tensor.tolist() == [14.0, 25.0]
+
+
+@pytest.mark.parametrize("dims", ["time", "time half", "half time"])
+def test_places_without_an_entry_have_position_0_in_a_batch_too(dims):
+    time, half = rf.Dim(None, name="time"), rf.Dim(2, name="half")
+    x = rf.expand_dim(rf.convert_to_tensor([[1.0, 3.0, 2.0], [5.0]], dims=[batch_dim, time]), half)
+    axes = [{"time": time, "half": half}[name] for name in dims.split()]
+    for positions in rf.top_k(x, axis=axes, k=6)[1]:
+        for b, count in enumerate((3, 1)):
+            row = rf.gather(positions, indices=b, axis=batch_dim).raw_tensor
+            assert not row[..., count * (2 if len(axes) == 2 else 1) :].any()
+            assert row.max() < max(count, 2)
+
+
+def test_the_largest_over_several_dims_of_which_one_is_empty():
+    time, half = rf.Dim(0, name="time"), rf.Dim(2, name="half")
+    best, (halves, times), _ = rf.top_k(rf.zeros([half, time]), axis=[half, time], k=2)
+    assert best.raw_tensor.tolist() == [-float("inf")] * 2
+    assert halves.raw_tensor.tolist() == times.raw_tensor.tolist() == [0, 0]
