@@ -364,7 +364,13 @@ EMPTY = Lengths({})
 
 
 def _in_both(dim: Dim, first: Size, second: Size) -> Size:
-    """The size of a dim that two tensors have, with the tags of either. Raises DimRebound if they differ."""
+    """The size of a dim that two tensors have, with the tags of either. Raises DimRebound if they differ.
+
+    One of them may be one number for all sequences, as after merging the dim of equally long sequences.
+    """
+    for size, other in ((first, second), (second, first)):
+        if other.dims and not (size.dims or size.traced or other.traced or other.ragged) and size.max == other.max:
+            return other if other.values.size else size
     tagged = second if first.tags is None and second.tags is not None else first
     if (common := tagged if first.agrees(second) else first.before_renaming(second)) is None:
         raise rebound(dim, first, second)

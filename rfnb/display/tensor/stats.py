@@ -130,7 +130,7 @@ def _sums(raw: RawTensor, inner: Index) -> FrameSums:
 
 def _variance(raw: RawTensor, mean: RawTensor, inner: Index, count: int) -> RawTensor:
     """The mean square minus the squared mean, which is faster; the exact way if too few digits would remain."""
-    square = raw.norm(dim=inner, keepdim=True).square() / max(1, count)
+    square = raw.norm(2, dim=inner, keepdim=True).square() / max(1, count)
     var = square - mean.square()
     if bool((var < 0.01 * square).any()):
         return raw.var(dim=inner, keepdim=True, correction=0)

@@ -119,3 +119,12 @@ def test_lengths_of_different_dtypes_together_are_int64():
         rf.Dim(rf.convert_to_tensor([3, 1], dims=[batch], dtype=dtype), name=dtype) for dtype in ("int32", "int64")
     )
     assert (one + other).dyn_size_ext.dtype == "int64" and rf.Dim([3, 1], name="time").dyn_size_ext.dtype == "int64"
+
+
+@pytest.mark.parametrize("lengths", [[3], [3, 3], [3, 1]], ids=str)
+def test_equally_long_sequences_that_were_merged_are_of_the_same_batch(lengths):
+    time, feat = rf.Dim(None, name="time"), rf.Dim(2, name="feat")
+    x = rf.convert_to_tensor(torch.ones(len(lengths), 3, 2), dims=[rf.batch_dim, time, feat], lengths=lengths)
+    merged, rows = rf.merge_dims(x, dims=[feat, rf.batch_dim])
+    y = rf.split_dims(merged, axis=rows, dims=[feat, rf.batch_dim])
+    assert rf.reduce_sum(x + y, axis=[time, feat]).raw_tensor.tolist() == [4.0 * n for n in lengths]

@@ -48,3 +48,10 @@ def test_values_are_alarming_where_a_search_finds_them_not_finite(numbers):
     assert bool(view["alarms"]) == bool(run.find(rf.when.not_finite()))
     infinite = {number for number in numbers if not np.isfinite(number)}
     assert ("−inf" in view["flags"]) == (infinite == {-np.inf} and bool(np.isfinite(numbers).any()))
+
+
+def test_a_tensor_of_five_axes_has_statistics():
+    time, *static = rf.Dim(None, name="time"), *(rf.Dim(2, name=name) for name in "abc")
+    x = rf.convert_to_tensor(np.arange(48.0).reshape(2, 3, 2, 2, 2), dims=[rf.batch_dim, time, *static], lengths=[3, 1])
+    frames = np.append(np.arange(24.0), np.arange(24.0, 32.0))
+    assert f"μ {frames.mean():.3g}" in repr(x)
