@@ -227,3 +227,14 @@ def test_of_no_selected_entry_nothing_is_put_back(selected):
     y, some = rf.masked_select(x, mask=mask, dims=[batch_dim, pair])
     back = rf.masked_scatter(y * 2.0, x, mask=mask, dims=[batch_dim, pair], in_dim=some)
     assert rf.reduce_sum(back, axis=inner).raw_tensor.tolist() == [[2.0 if row[0] else 1.0, 3.0] for row in selected]
+
+
+def test_what_is_put_back_has_the_lengths_of_what_it_was_taken_from():
+    time, words = rf.Dim(None, name="time"), rf.Dim(None, name="words")
+    x = rf.convert_to_tensor([[1.0, 2.0, 3.0], [4.0]], dims=[batch_dim, time])
+    chosen = rf.convert_to_tensor([[True, False], [True]], dims=[batch_dim, words])
+    x = rf.expand_dim(x, words)
+    y, some = rf.masked_select(x, mask=chosen, dims=[batch_dim, words])
+    back = rf.masked_scatter(y * 2.0, x, mask=chosen, dims=[batch_dim, words], in_dim=some)
+    total = rf.reduce_sum(back - x, axis=[time, words])
+    assert total.raw_tensor.tolist() == [6.0, 4.0]

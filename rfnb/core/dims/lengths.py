@@ -366,11 +366,12 @@ EMPTY = Lengths({})
 def _in_both(dim: Dim, first: Size, second: Size) -> Size:
     """The size of a dim that two tensors have, with the tags of either. Raises DimRebound if they differ.
 
-    One of them may be one number for all sequences, as after merging the dim of equally long sequences.
+    One of them may be over fewer dims, as after merging the dim of equally long sequences, if the lengths are equal.
     """
     for size, other in ((first, second), (second, first)):
-        if other.dims and not (size.dims or size.traced or other.traced or other.ragged) and size.max == other.max:
-            return other if other.values.size else size
+        if set(size.dims) < set(other.dims) and size.max == other.max and not (size.traced or other.traced):
+            if (size.over(other.dims) == other.values).all():
+                return size if size.dims else other
     tagged = second if first.tags is None and second.tags is not None else first
     if (common := tagged if first.agrees(second) else first.before_renaming(second)) is None:
         raise rebound(dim, first, second)
