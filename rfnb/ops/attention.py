@@ -10,7 +10,7 @@ from typing import Any
 
 from rfnb.backend.base.backend import Backend
 from rfnb.backend.base.math import join
-from rfnb.backend.base.require import axis_of
+from rfnb.backend.base.require import axis_of, require_owner_dims
 from rfnb.backend.base.sizes import require_no_inner_dims, size_in
 from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
@@ -103,6 +103,8 @@ def attend(
     """
     if axis in keys.lengths.owners:
         require_no_inner_dims("attention", keys, [axis])
+    if query.sig.index.keys().isdisjoint(keys.size_of(axis).dims):
+        require_owner_dims("attention", keys, (axis,))
     listener = active_listener()
     result: Tensor | None = None
     broadcast = attention_dropout_broadcast_default() if att_dropout_broadcast is None else att_dropout_broadcast

@@ -9,7 +9,7 @@ from rfnb.backend.base.backend import Backend
 from rfnb.backend.base.index import MODES, check_range, warn_of_padding
 from rfnb.backend.base.math import join
 from rfnb.backend.base.reduce import EXACT
-from rfnb.backend.base.require import axis_of
+from rfnb.backend.base.require import axis_of, require_owner_dims
 from rfnb.backend.base.sizes import bound, renamed, require_no_inner_dims, size_in
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim, as_dims
@@ -365,6 +365,7 @@ def sort(source: Tensor, *, axis: Dim, descending: bool = False, stable: bool = 
     backend: type[Backend] = backend_of_raw(source._raw)
     place = axis_of("sort", source, axis)
     require_no_inner_dims("sort", source, [axis])
+    require_owner_dims("sort", source, (axis,))
     size = size_in(source, axis)
     raw, padding = source._raw, backend.padding_for(source, (axis,))
     if padding is not None:
@@ -400,6 +401,7 @@ def search_sorted(
     queries = tensor(values, sorted_seq)
     axis_of("search_sorted", sorted_seq, axis, "sorted_seq")
     require_no_inner_dims("search_sorted", sorted_seq, [axis])
+    require_owner_dims("search_sorted", sorted_seq, (axis,))
     batch = [dim for dim in sorted_seq.dims if dim is not axis]
     inner = [dim for dim in queries.dims if dim not in batch]
     lengths = join(sorted_seq, queries)

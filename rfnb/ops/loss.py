@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from rfnb.backend.base.backend import Backend
 from rfnb.backend.base.loss import class_dim, ctc_problem
 from rfnb.backend.base.require import axis_of
-from rfnb.backend.base.sizes import bound
+from rfnb.backend.base.sizes import bound, require_no_inner_dims
 from rfnb.core.advice.torch_equivalents import likely_features
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim, size_from
@@ -121,7 +121,8 @@ def edit_distance(a: Tensor, a_spatial_dim: Dim, b: Tensor, b_spatial_dim: Dim, 
     backend: type[Backend] = backend_of_raw(a._raw)
     axis_of("edit_distance", a, a_spatial_dim, "a")
     axis_of("edit_distance", b, b_spatial_dim, "b")
-    for x in (a, b):
+    for x, dim in ((a, a_spatial_dim), (b, b_spatial_dim)):
+        require_no_inner_dims("edit_distance", x, [dim])
         if has_fractions(x.dtype):
             raise DtypeError("edit_distance: labels must be integers", got=x.dtype, expected="int64, int32, …")
     batch = [d for d in a.dims if d is not a_spatial_dim] + [

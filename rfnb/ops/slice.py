@@ -10,7 +10,7 @@ import numpy as np
 
 from rfnb.backend.base.backend import Backend
 from rfnb.backend.base.math import join
-from rfnb.backend.base.require import axis_of, require_ints
+from rfnb.backend.base.require import axis_of, require_ints, require_owner_dims
 from rfnb.backend.base.sizes import bound, derived, fitted, picked, ragged, size_in, taken, trimmed
 from rfnb.core.dims import align, dim_math
 from rfnb.core.dims.align import show_dims
@@ -167,6 +167,8 @@ def reverse_sequence(tensor: Tensor, *, axis: Dim, handle_dynamic_dims: bool = T
     backend: type[Backend] = backend_of_raw(tensor._raw)
     axis = tensor.sig.resolve(axis)
     place = axis_of("reverse_sequence", tensor, axis, "tensor")
+    if handle_dynamic_dims:
+        require_owner_dims("reverse_sequence", tensor, (axis,))
     if handle_dynamic_dims and ragged(tensor, axis):
         size = size_in(tensor, axis)
         make, key = partial(_reversed, size.values, size.max), ("reverse", axis.serial)
@@ -232,7 +234,9 @@ def repeat(
     backend: type[Backend] = backend_of_raw(values._raw)
     in_spatial_dim = values.sig.resolve(in_spatial_dim)
     axis_of("repeat", values, in_spatial_dim, "values")
-    if not isinstance(repeats, Tensor):
+    if isinstance(repeats, Tensor):
+        require_owner_dims("repeat", values, (in_spatial_dim,))
+    else:
         return _all_alike(backend, values, in_spatial_dim, repeats, out_spatial_dim), out_spatial_dim
     lengths, dims, counts = join(values, repeats), *_counts(backend, values, repeats, in_spatial_dim)
     sizes = counts.sum(-1)

@@ -238,3 +238,19 @@ def test_what_is_put_back_has_the_lengths_of_what_it_was_taken_from():
     back = rf.masked_scatter(y * 2.0, x, mask=chosen, dims=[batch_dim, words], in_dim=some)
     total = rf.reduce_sum(back - x, axis=[time, words])
     assert total.raw_tensor.tolist() == [6.0, 4.0]
+
+
+@pytest.mark.parametrize("chosen", [[False, True], [False, False]], ids=str)
+def test_shorter_sequences_are_put_back_beside_longer_ones(chosen):
+    """Their frames have lengths of their own."""
+    time, words = rf.Dim(None, name="time"), rf.Dim(None, name="words")
+    frames = rf.convert_to_tensor(torch.tensor([3, 1]), dims=[batch_dim])
+    time = rf.Dim(frames, name="time")
+    counts = rf.convert_to_tensor(torch.tensor([[2, 1, 3], [2, 9, 9]]), dims=[batch_dim, time])
+    words = rf.Dim(counts, name="words")
+    x = rf.convert_to_tensor(torch.ones(2, 3, 9), dims=[batch_dim, time, words])
+    mask = rf.convert_to_tensor(torch.tensor(chosen), dims=[batch_dim])
+    y, some = rf.masked_select(x, mask=mask, dims=[batch_dim])
+    back = rf.masked_scatter(y * 2.0, x, mask=mask, dims=[batch_dim], in_dim=some)
+    total = rf.reduce_sum(back + x, axis=[time, words])
+    assert total.raw_tensor.tolist() == [12.0, 6.0 if chosen[1] else 4.0]

@@ -314,3 +314,71 @@ def test_a_quotient_over_nothing_has_no_gradient():
     assert loss.raw_tensor.item() == 2.0
     [gradient] = torch.autograd.grad(loss.raw_tensor, [weight.raw_tensor])
     assert gradient.item() == 0.0
+
+
+WITHOUT_OWNER = {
+    "shift_left": lambda x, time, _: rf.shift_left(x, axis=time, pad_value=9.0),
+    "reverse_sequence": lambda x, time, _: rf.reverse_sequence(x, axis=time),
+    "slice": lambda x, time, _: rf.slice(x, axis=time, start=-2)[0],
+    "slice backwards": lambda x, time, _: rf.slice(x, axis=time, step=-1)[0],
+    "pad": lambda x, time, _: rf.pad(x, axes=[time], padding=(1, 1), value=9.0)[0],
+    "pad reflect": lambda x, time, _: rf.pad(x, axes=[time], padding=(1, 0), mode="reflect")[0],
+    "concat": lambda x, time, _: rf.concat((x, time), (x + 10.0, time))[0],
+    "sort": lambda x, time, _: rf.sort(-x, axis=time)[0],
+    "search_sorted": lambda x, time, _: rf.search_sorted(x, 2.5, axis=time),
+    "top_k": lambda x, time, _: rf.top_k(x, axis=time, k=2)[0],
+    "gather": lambda x, time, _: rf.gather(x, indices=-1, axis=time),
+    "repeat": lambda x, time, _: rf.repeat(x, in_spatial_dim=time, repeats=rf.cast(x, "int64"))[0],
+    "split_dims": lambda x, time, _: rf.split_dims(x, axis=time, dims=[rf.Dim(None, name="chunks"), OUT]),
+    "replace_dim": lambda x, time, longer: rf.replace_dim_v2(x, in_dim=time, out_dim=longer),
+    "masked_select": lambda x, time, _: rf.masked_select(x, mask=x > 0.5, dims=[time])[0],
+    "pool": lambda x, time, _: rf.pool1d(x, mode="avg", pool_size=3, padding="same", strides=1, in_spatial_dim=time)[0],
+    "matmul": lambda x, time, _: rf.matmul(x, x, reduce=time),
+    "attention": lambda x, time, _: rf.dot_attention(
+        *[rf.expand_dim(x, FEAT)] * 3, key_dim=FEAT, axis=time
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WITHOUT_OWNER)
+def test_without_the_batch_the_end_of_each_sequence_is_not_that_of_the_longest(name):
+    """Positions {time} end where the longest sequence ends; with the batch among the dims, they end in each."""
+    time, longer = rf.Dim(None, name="time"), rf.Dim(None, name="longer")
+    rf.convert_to_tensor(torch.zeros(2, 4), dims=[batch_dim, time], lengths=[4, 2])
+    rf.convert_to_tensor(torch.zeros(2, 5), dims=[batch_dim, longer], lengths=[3, 5])
+    positions = rf.range_over_dim(time, dtype="float32")
+    with pytest.raises(rf.errors.DimError, match="the lengths of time depend on batch") as error:
+        WITHOUT_OWNER[name](positions, time, longer)
+    assert error.value.hint.startswith("rf.expand_dim(source, batch")
+    together = WITHOUT_OWNER[name](rf.expand_dim(positions, batch_dim), time, longer)
+    rf.convert_to_tensor(torch.zeros(1, 2), dims=[batch_dim, time], lengths=[2])
+    rf.convert_to_tensor(torch.zeros(1, 5), dims=[batch_dim, longer], lengths=[5])
+    alone = WITHOUT_OWNER[name](rf.range_over_dim(time, dtype="float32"), time, longer)
+    second = rf.gather(together, indices=1, axis=batch_dim).raw_tensor
+    torch.testing.assert_close(second[tuple(slice(0, n) for n in alone.raw_tensor.shape)], alone.raw_tensor)
+
+
+def test_lengths_over_a_dim_that_is_gone_are_those_of_the_batch():
+    """A single sequence is reduced like one of several."""
+    time, words = rf.Dim(3, name="time"), rf.Dim(None, name="words")
+    for lengths in ([[1, 3, 2]], [[1, 3, 2], [1, 1, 2]]):
+        counts = rf.convert_to_tensor(torch.tensor(lengths), dims=[batch_dim, time])
+        words = rf.Dim(counts, name="words")
+        x = rf.convert_to_tensor(torch.ones(len(lengths), 3, 3), dims=[batch_dim, time, words])
+        total = rf.reduce_sum(rf.reduce_sum(x, axis=time), axis=words)
+        assert total.raw_tensor.tolist() == [float(sum(row)) for row in lengths]
+
+
+@pytest.mark.parametrize("op", ["lstm", "edit_distance"])
+def test_padding_that_differs_between_frames_is_refused(op):
+    pair, words = rf.Dim(2, name="pair"), rf.Dim(None, name="words")
+    counts = rf.convert_to_tensor([[1, 2], [3, 1]], dims=[batch_dim, pair])
+    words = rf.Dim(counts, name="words")
+    x = rf.convert_to_tensor(torch.ones(2, 2, 3, 3), dims=[batch_dim, pair, words, FEAT])
+    labels = rf.cast(rf.reduce_sum(x, axis=FEAT), "int64")
+    lstm, other = rf.LSTM(FEAT, OUT), rf.Dim(2, name="other")
+    with pytest.raises(rf.errors.DimError, match=f"{op}: the lengths of words depend on {{pair:2}}"):
+        if op == "lstm":
+            lstm(x, state=lstm.default_initial_state(batch_dims=[batch_dim, words]), spatial_dim=pair)
+        else:
+            rf.edit_distance(labels, pair, rf.range_over_dim(other), other)

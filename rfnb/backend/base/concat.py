@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.backend.base.math import join
-from rfnb.backend.base.require import axis_of, require_same_dims
+from rfnb.backend.base.require import axis_of, require_owner_dims, require_same_dims
 from rfnb.backend.base.sizes import (
     bound,
     derived,
@@ -179,6 +179,8 @@ def _concat(
 ) -> tuple[Tensor, Dim]:
     """`concat` of sequences, and of sources that lack dims."""
     order, axis = _order(sources, allow_broadcast)
+    for x, dim in sources[:-1] if close_gaps else ():
+        require_owner_dims("concat", x, (dim,))
     if out_dim is None:
         out_dim = _sum_of(sources)
         if not close_gaps and out_dim.dimension is None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import numpy as np
 
 from rfnb.backend.base.math import join
-from rfnb.backend.base.require import axis_of, explain_dtypes
+from rfnb.backend.base.require import axis_of, explain_dtypes, require_owner_dims
 from rfnb.backend.base.sizes import bound, fitted, require_no_inner_dims, trimmed
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim, as_dims, check_dims
@@ -476,6 +476,7 @@ def _convolved(
         plan, out = _plan_filter(op, source, filter, bias, dims, slides(sizes), groups)
         if all(dim.dimension is not None for dim in filter_size):
             source.sig.keep(key, plan)
+    require_owner_dims(op, source, tuple(spatial))
     source = backend.finite_operand(source)
     lengths = join(source, filter) if bias is None else join(source, filter, bias)
     lengths = bind(op, plan, out, lengths, spatial)
@@ -626,6 +627,7 @@ def _pooled(
         plan, out = plan_of("pool", source, slides, outer, spatial, out_spatial)
         source.sig.keep(key, plan)
     require_no_inner_dims("pool", source, spatial)
+    require_owner_dims("pool", source, tuple(spatial))
     lengths = bind("pool", plan, out, source.lengths, spatial)
     raw = backend.fill_padding(source, backend.lowest_raw(source._raw) if mode == "max" else 0, tuple(spatial))
     raw, shape = one_axis(backend, backend.move_raw(raw, plan.there), max(plan.rest - 1, 0))

@@ -15,7 +15,7 @@ import numpy as np
 
 from rfnb.backend.base.math import join
 from rfnb.backend.base.reduce import EXACT
-from rfnb.backend.base.require import axis_of, require_ints
+from rfnb.backend.base.require import axis_of, require_ints, require_owner_dims
 from rfnb.backend.base.sizes import bound, fitted, inner_dims, ragged, size_in
 from rfnb.backend.base.tape import is_trial, untaped
 from rfnb.core.advice.similar_dims import mark_beam
@@ -215,6 +215,8 @@ def _select_valid(
     if clip_to_valid:
         source = backend.not_empty(source, axis)
     size = size_in(source, axis)
+    if index:
+        require_owner_dims("gather", source, (axis,))
     if not clip_to_valid and index < -size.max:
         raise _no_entry(source, index, axis)
     key = ("select", index)
@@ -531,6 +533,7 @@ class TopKOps:
         """
         dims = (axis,) if isinstance(axis, Dim | int | str) else tuple(axis)
         places = [axis_of("top_k", source, dim) for dim in dims]
+        require_owner_dims("top_k", source, dims)
         size = _count(cls, source, places, k)
         count, k_dim = size.max, k_dim or Dim(None if size.dims else size.max, name="top_k")
         padding = cls.padding_for(source, (*dims, *inner_dims(source, dims)))

@@ -13,7 +13,7 @@ import numpy as np
 
 from rfnb.backend.base.index import out_of_range
 from rfnb.backend.base.math import Domain, join
-from rfnb.backend.base.require import axis_of
+from rfnb.backend.base.require import axis_of, require_owner_dims
 from rfnb.backend.base.sizes import bound, fitted, size_in
 from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
@@ -327,6 +327,7 @@ class MaskedOps:
         [2, 3]
         """
         _check_mask("masked_select", mask, dims)
+        require_owner_dims("masked_select", mask, tuple(dims))
         batch = [d for d in mask.dims if d not in dims]
         numbers = cls.numbers(mask.like(cls.fill_padding(mask, False)), True)
         if isinstance(numbers, np.ndarray):  # without numbers, padding is not filled
@@ -543,7 +544,12 @@ def _same_lengths(
         base = backup.lengths.size(dim) if backup is not None else None
         over = [*current.dims, *(d for d in (base.dims if base else ()) if d not in current.dims)]
         mask = align.apply(align.move(holds.dims, over, trailing=False), backend.numbers(holds, True))
-        sizes[dim] = Size(over, np.where(mask, current.over(over), 0 if base is None else base.over(over)))
+        entries, others = current.over(over), np.zeros_like(mask, int) if base is None else base.over(over)
+        shape = np.max([part.shape for part in (entries, others, mask)], 0)
+        values, mask = np.broadcast_to(others, shape).copy(), np.broadcast_to(mask, shape)
+        at = tuple(slice(n if d in current.dims else None) for d, n in zip(over, entries.shape, strict=True))
+        values[at] = np.where(mask[at], entries, values[at])  # the entries may have fewer frames
+        sizes[dim] = Size(over, values)
     if not sizes:
         return found, backup
     return backend.resized(found, sizes), None if backup is None else backend.resized(backup, sizes)

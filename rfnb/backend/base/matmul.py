@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.mask import Rows, sized
-from rfnb.backend.base.require import axis_of, explain_dtypes, require_distinct, require_same_dims
+from rfnb.backend.base.require import (
+    FULL_LENGTH,
+    axis_of,
+    explain_dtypes,
+    require_distinct,
+    require_owner_dims,
+    require_same_dims,
+)
 from rfnb.core.advice.torch_equivalents import called
 from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
@@ -129,7 +136,11 @@ class MatmulOps:
 def _without_padding(backend: type[Backend], a: Tensor, b: Tensor, dims: tuple[Any, Any]) -> tuple[Any, Any]:
     """The raw operands of a product, so that the padding of `dims`, or of all dims, adds 0: one of them is 0 there."""
     over = [x.sig.dims if axes is None else axes for x, axes in zip((a, b), dims, strict=True)]
-    if set(sized(a, over[0])) != set(sized(b, over[1])):
+    uneven_a, uneven_b = sized(a, over[0]), sized(b, over[1])
+    if not (uneven_a or uneven_b or dims[0] is None):
+        require_owner_dims("matmul", a, dims[0], FULL_LENGTH)
+        return a._raw, b._raw
+    if set(uneven_a) != set(uneven_b):
         return backend.fill_padding(a, 0, over[0]), backend.fill_padding(b, 0, over[1])
     if backend.is_empty_in_padding(a, over[0]) or backend.is_empty_in_padding(b, over[1]):
         return a._raw, b._raw

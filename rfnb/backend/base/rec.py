@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rfnb.backend.base.require import axis_of
-from rfnb.backend.base.sizes import ragged, size_in
+from rfnb.backend.base.sizes import ragged, require_no_inner_dims, size_in
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Lengths, frame_numbers
@@ -61,6 +61,7 @@ class RecOps:
             order: where the weights have the input gate, the forget gate, the cell and the output gate.
             forget_bias: is added to the bias of the forget gate.
         """
+        require_no_inner_dims("lstm", source, [spatial_dim])
         operands = source, state_h, state_c, ff_weight, rec_weight
         key = ("lstm", state_h.sig.serial, state_c.sig.serial, ff_weight.sig.serial, rec_weight.sig.serial,
                spatial_dim.serial, in_dim.serial, out_dim.serial)  # fmt: skip

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from rfnb.backend.base.require import axis_of, require_owner_dims
+from rfnb.backend.base.require import FULL_LENGTH, axis_of, require_owner_dims
 from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.dim import Dim
@@ -68,7 +68,7 @@ class ReduceOps:
                     raw = cls.reduce_raw(source._raw, mode, axes, padding)
                 over_nothing = mode in INFINITE and cls.has_empty_rows(source, dynamic, axes)
                 return tensor_of(raw, out, lengths.infinite() if over_nothing else lengths)
-            require_owner_dims(f"reduce_{mode}", source, dynamic)
+            require_owner_dims(f"reduce_{mode}", source, dynamic, FULL_LENGTH)
         return tensor_of(function(source._raw, axes), out, lengths)
 
     @classmethod
@@ -184,6 +184,6 @@ def _padding(backend: type[Backend], tensor: Tensor, axis: Dim, place: int) -> P
         return NOTHING
     padding = backend.padding_for(tensor, dims)
     if padding is None:
-        require_owner_dims("softmax", tensor, dims)
+        require_owner_dims("softmax", tensor, dims, FULL_LENGTH)
         return NOTHING
     return padding, backend.has_empty_rows(tensor, dims, place), dims

@@ -39,23 +39,28 @@ def axis_of(op: str, x: Tensor, dim: Dim, name: str = "source") -> int:
     return place
 
 
-def require_owner_dims(op: str, x: Tensor, dims: tuple[Dim, ...]) -> None:
-    """Raises DimError if the lengths of one of `dims` depend on a dim that `x` lacks."""
+def require_owner_dims(op: str, x: Tensor, dims: tuple[Dim, ...], way_out: str = "") -> None:
+    """Raises DimError if the lengths of one of `dims` depend on dims that `x` lacks: it has no end of each sequence.
+
+    way_out: what else to write.
+    """
     lengths = x.lengths
     key = ("owner_dims", x.sig.serial, x.sig.serials[dims])
-    if key in lengths.cache:
+    if not lengths.ragged or key in lengths.cache:
         return
     for dim in dims:
         size = lengths.size(dim)
-        lost = [d for d in size.dims if d not in x.sig.index] if size is not None and size.ragged else []
-        if lost:
+        if size is not None and size.ragged and x.sig.index.keys().isdisjoint(size.dims):
             raise DimError(
-                f"{op}: the lengths of {dim.name} depend on {lost[0].name}, which `source` lacks",
+                f"{op}: the lengths of {dim.name} depend on {size.dims[0].name}, which `source` lacks",
                 got=x.describe_dims(),
-                expected=f"{lost[0].name} among the dims",
-                hint=f"rf.expand_dim(source, {called(lost[0])}); or use_mask=False, which uses the full length",
+                expected=f"{size.dims[0].name} among the dims",
+                hint=f"rf.expand_dim(source, {called(size.dims[0])}){way_out}",
             )
     lengths.keep(key, True)
+
+
+FULL_LENGTH = "; or use_mask=False, which uses the full length"
 
 
 def _meant(dim: object, dims: Sequence[Dim]) -> Dim | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rfnb.backend.base.require import axis_of
+from rfnb.backend.base.require import axis_of, require_owner_dims
 from rfnb.backend.base.sizes import bound, derived, fitted, known_size, moved, ragged, size_in
 from rfnb.core.advice.similar_dims import mark_replaced
 from rfnb.core.dims import align
@@ -220,6 +220,7 @@ class ShapeOps:
             return tensor_of(cls.split_axis_raw(source._raw, plan.place, plan.sizes), signature, source.lengths)
         axis = source.sig.resolve(axis)
         place = axis_of("split_dims", source, axis)
+        require_owner_dims("split_dims", source, (axis,))
         size = size_in(source, axis)
         open_dim, shape = _shape("split_dims", source, dims)
         if size.dims and open_dim is not dims[0]:
@@ -301,6 +302,8 @@ def _resized(backend: type[Backend], source: Tensor, pair: list[Dim], size: Size
     stored = source.lengths.size(dim)
     if size is stored or (stored is not None and size.max == stored.max and size.agrees(stored)):
         return source
+    if expand:
+        require_owner_dims("replace_dim", source, (dim,))
     current = size_in(source, dim)
     target = within(size, [d for d in source.dims if d is not dim])
     dims = [d for d in source.dims if d in current.dims or d in target.dims]
@@ -353,6 +356,7 @@ def _check_merge(source: Tensor, dims: Sequence[Dim], what: str = "merge_dims") 
     places = [axis_of(what, source, dim) for dim in dims]
     if not places or len(set(places)) < len(places):
         raise DimError(f"{what}: the dims must be at least one, without repeats", got=align.show_dims(dims))
+    require_owner_dims(what, source, tuple(dims[1:]))
     for i, dim in enumerate(dims):
         if ragged(source, dim) and (i or any(d in dims for d in size_in(source, dim).dims)):
             raise DimError(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.backend.base.math import join
-from rfnb.backend.base.require import axis_of
+from rfnb.backend.base.require import axis_of, require_owner_dims
 from rfnb.backend.base.sizes import bound, constant, fitted, moved, picked, renamed, same, size_in, taken, trimmed
 from rfnb.backend.base.tape import current_tape
 from rfnb.core.dims import align
@@ -67,6 +67,8 @@ class SliceOps:
             raw = source._raw if plan.cut is None else cls.slice_raw(source._raw, plan.place, *plan.cut)
             return tensor_of(raw, out, source.lengths)
         place = axis_of("slice", source, axis)
+        if not all(bound_ is None or (type(bound_) is int and bound_ >= 0) for bound_ in (start, step)):
+            require_owner_dims("slice", source, (axis,))
         if any(isinstance(bound_, Tensor) for bound_ in (start, end, step, size)):
             return _slice_by_tensors(cls, source, axis, start, end, step, size, out_dim)
         limit, count = size_in(source, axis), _count(source, size)
@@ -280,6 +282,8 @@ class PadOps:
         """Each frame `amount` places later, or earlier if negative; the gap gets `pad_value`. {…, axis} → the same"""
         axis = source.sig.resolve(axis)
         place = axis_of("shift", source, axis)
+        if amount < 0:
+            require_owner_dims("shift_left", source, (axis,))
         size = size_in(source, axis)
         by = _within(amount, size)
         fill = 0 if isinstance(pad_value, Tensor) else pad_value
@@ -357,6 +361,8 @@ def _pad_one(
 ) -> Tensor:
     """Pads one axis whose lengths or amounts depend on data, so that they may differ between sequences."""
     place, size = axis_of("pad", x, axis), size_in(x, axis)
+    if directly and (mode != "constant" or padding[1] != 0):
+        require_owner_dims("pad", x, (axis,))
     lengths, before, after = _amounts(x, padding)
     if not directly and after.max:
         size = Size((), size.max)

@@ -369,9 +369,9 @@ def _in_both(dim: Dim, first: Size, second: Size) -> Size:
     One of them may be over fewer dims, as after merging the dim of equally long sequences, if the lengths are equal.
     """
     for size, other in ((first, second), (second, first)):
-        if set(size.dims) < set(other.dims) and size.max == other.max and not (size.traced or other.traced):
-            if (size.over(other.dims) == other.values).all():
-                return size if size.dims else other
+        fewer = set(size.dims) < set(other.dims) and size.max == other.max and not (size.traced or other.traced)
+        if fewer and (size.over(other.dims) == other.values).all():
+            return size if size.dims else other
     tagged = second if first.tags is None and second.tags is not None else first
     if (common := tagged if first.agrees(second) else first.before_renaming(second)) is None:
         raise rebound(dim, first, second)
