@@ -254,3 +254,11 @@ def test_shorter_sequences_are_put_back_beside_longer_ones(chosen):
     back = rf.masked_scatter(y * 2.0, x, mask=mask, dims=[batch_dim], in_dim=some)
     total = rf.reduce_sum(back + x, axis=[time, words])
     assert total.raw_tensor.tolist() == [12.0, 6.0 if chosen[1] else 4.0]
+
+
+def test_of_a_sequence_without_frames_nothing_is_taken():
+    time = rf.Dim(rf.convert_to_tensor(torch.tensor([0]), dims=[batch_dim]), name="time")
+    words = rf.Dim(rf.convert_to_tensor(torch.zeros(1, 0, dtype=torch.int64), dims=[batch_dim, time]), name="words")
+    x = rf.convert_to_tensor(torch.ones(1, 0, 0), dims=[batch_dim, time, words])
+    y, some = rf.masked_select(x, mask=rf.convert_to_tensor([True], dims=[batch_dim]), dims=[batch_dim])
+    assert some.size.max == 1 and y.raw_tensor.numel() == 0

@@ -525,7 +525,8 @@ def _sizes(
         outer = [d for d in size.dims if d not in dims and d not in batch]
         values = size.over([*batch, *dims, *outer])
         inner = values.shape[holds.ndim :]
-        values = np.broadcast_to(values, (*holds.shape, *inner)).reshape(*holds.shape[: len(batch)], -1, *inner)
+        start, count = holds.shape[: len(batch)], math.prod(holds.shape[len(batch) :])
+        values = np.broadcast_to(values, (*holds.shape, *inner)).reshape(*start, count, *inner)
         at = positions.reshape(*positions.shape, *[1] * len(outer))
         resized[dim] = Size([*batch, out_dim, *outer], np.take_along_axis(values, at, len(batch)))
     return resized
@@ -544,12 +545,15 @@ def _same_lengths(
         base = backup.lengths.size(dim) if backup is not None else None
         over = [*current.dims, *(d for d in (base.dims if base else ()) if d not in current.dims)]
         mask = align.apply(align.move(holds.dims, over, trailing=False), backend.numbers(holds, True))
-        entries, others = current.over(over), np.zeros_like(mask, int) if base is None else base.over(over)
-        shape = np.max([part.shape for part in (entries, others, mask)], 0)
-        values, mask = np.broadcast_to(others, shape).copy(), np.broadcast_to(mask, shape)
-        at = tuple(slice(n if d in current.dims else None) for d, n in zip(over, entries.shape, strict=True))
-        values[at] = np.where(mask[at], entries, values[at])  # the entries may have fewer frames
-        sizes[dim] = Size(over, values)
+        entries, others = current.over(over), 0 if base is None else base.over(over)
+        if isinstance(mask, np.ndarray) and isinstance(others, np.ndarray):  # the entries may have fewer frames
+            shape = np.max([part.shape for part in (entries, others, mask)], 0)
+            others, mask = np.broadcast_to(others, shape), np.broadcast_to(mask, shape)
+            at = tuple(slice(n if d in current.dims else None) for d, n in zip(over, entries.shape, strict=True))
+            values = others.copy()
+            values[at] = entries
+            entries = values
+        sizes[dim] = Size(over, np.where(mask, entries, others))
     if not sizes:
         return found, backup
     return backend.resized(found, sizes), None if backup is None else backend.resized(backup, sizes)
