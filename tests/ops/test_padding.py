@@ -341,7 +341,7 @@ WITHOUT_OWNER = {
 
 
 @pytest.mark.parametrize("name", WITHOUT_OWNER)
-def test_without_the_batch_the_end_of_each_sequence_is_not_that_of_the_longest(name):
+def test_without_the_batch_the_end_of_each_sequence_is_unknown(name):
     """Positions {time} end where the longest sequence ends; with the batch among the dims, they end in each."""
     time, longer = rf.Dim(None, name="time"), rf.Dim(None, name="longer")
     rf.convert_to_tensor(torch.zeros(2, 4), dims=[batch_dim, time], lengths=[4, 2])

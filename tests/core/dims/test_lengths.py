@@ -122,7 +122,7 @@ def test_lengths_of_different_dtypes_together_are_int64():
 
 
 @pytest.mark.parametrize("lengths", [[3], [3, 3], [3, 1]], ids=str)
-def test_equally_long_sequences_that_were_merged_are_of_the_same_batch(lengths):
+def test_equally_long_sequences_that_were_merged_join_again(lengths):
     time, feat = rf.Dim(None, name="time"), rf.Dim(2, name="feat")
     x = rf.convert_to_tensor(torch.ones(len(lengths), 3, 2), dims=[rf.batch_dim, time, feat], lengths=lengths)
     merged, rows = rf.merge_dims(x, dims=[feat, rf.batch_dim])
