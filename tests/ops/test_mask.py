@@ -262,3 +262,5 @@ def test_of_a_sequence_without_frames_nothing_is_taken():
     x = rf.convert_to_tensor(torch.ones(1, 0, 0), dims=[batch_dim, time, words])
     y, some = rf.masked_select(x, mask=rf.convert_to_tensor([True], dims=[batch_dim]), dims=[batch_dim])
     assert some.size.max == 1 and y.raw_tensor.numel() == 0
+    mask = rf.convert_to_tensor([True], dims=[batch_dim])
+    assert rf.masked_scatter(y, x, mask=mask, dims=[batch_dim], in_dim=some).raw_tensor.shape == (1, 0, 0)

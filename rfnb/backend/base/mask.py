@@ -327,7 +327,7 @@ class MaskedOps:
         [2, 3]
         """
         _check_mask("masked_select", mask, dims)
-        require_owner_dims("masked_select", mask, tuple(dims))
+        require_owner_dims("masked_select", mask, mask.dims)
         batch = [d for d in mask.dims if d not in dims]
         numbers = cls.numbers(mask.like(cls.fill_padding(mask, False)), True)
         if isinstance(numbers, np.ndarray):  # without numbers, padding is not filled
@@ -547,7 +547,8 @@ def _same_lengths(
         mask = align.apply(align.move(holds.dims, over, trailing=False), backend.numbers(holds, True))
         entries, others = current.over(over), 0 if base is None else base.over(over)
         if isinstance(mask, np.ndarray) and isinstance(others, np.ndarray):  # the entries may have fewer frames
-            shape = np.max([part.shape for part in (entries, others, mask)], 0)
+            shapes = zip(*[part.shape for part in (entries, others, mask)], strict=True)
+            shape = [max((n for n in sizes if n != 1), default=1) for sizes in shapes]
             others, mask = np.broadcast_to(others, shape), np.broadcast_to(mask, shape)
             at = tuple(slice(n if d in current.dims else None) for d, n in zip(over, entries.shape, strict=True))
             values = others.copy()
