@@ -20,6 +20,7 @@ from tests.outside.data import Data
 from tests.outside.drawing import BySeed, drawn, programs
 from tests.outside.programs import Program
 
+pytestmark = pytest.mark.usefixtures("inference")
 EXAMPLES = int(os.environ.get("RFNB_EXAMPLES", 60))
 """How many programs each test tries: `RFNB_EXAMPLES=3000` takes minutes."""
 HOISTS = [None, True, False]

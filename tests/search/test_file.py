@@ -25,6 +25,11 @@ def search(beam=3, limit=4, batch=2, **options):
     return Found(traced(models, beam, limit, SCALES, **options))
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("search")
+
+
 @given(
     beam=st.integers(1, 5),
     limit=st.integers(0, 5),

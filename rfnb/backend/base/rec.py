@@ -61,7 +61,6 @@ class RecOps:
             order: where the weights have the input gate, the forget gate, the cell and the output gate.
             forget_bias: is added to the bias of the forget gate.
         """
-        require_no_inner_dims("lstm", source, [spatial_dim])
         operands = source, state_h, state_c, ff_weight, rec_weight
         key = ("lstm", state_h.sig.serial, state_c.sig.serial, ff_weight.sig.serial, rec_weight.sig.serial,
                spatial_dim.serial, in_dim.serial, out_dim.serial)  # fmt: skip
@@ -70,6 +69,7 @@ class RecOps:
         if plan is None or out is None or final is None:
             out, final, plan = _plan(*operands, spatial_dim, in_dim, out_dim)
             source.sig.keep(key, plan)
+        require_no_inner_dims("lstm", source, [spatial_dim])
         source, lengths, raws = cls.finite_operand(source), source.lengths, []
         for x, how in zip((source, *operands[1:]), plan.moves, strict=True):
             raws.append(x._raw if how is None else cls.move_raw(x._raw, how))

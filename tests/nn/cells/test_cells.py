@@ -15,8 +15,6 @@ import rfnb as rf
 from rfnb import batch_dim
 from rfnb.nn.cells.cell import CELLS as cell_classes
 
-pytestmark = pytest.mark.usefixtures("inference")
-
 GOLDEN = Path(__file__).parents[2] / "golden"
 CASES = {case["name"]: case for case in json.loads((GOLDEN / "cells.json").read_text(encoding="utf-8"))}
 
@@ -303,6 +301,7 @@ def test_zoneout_lstm_as_numpy(order, with_bias, use_zoneout_output):
     np.testing.assert_allclose(raw(state.h, OUT), h)
 
 
+@pytest.mark.usefixtures("inference")
 @pytest.mark.usefixtures("float64")
 @pytest.mark.parametrize("make", CELLS.values(), ids=CELLS)
 def test_gradients_by_finite_differences(make):
