@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import sys
 from collections import Counter
@@ -30,12 +31,15 @@ def calls_made(call: Callable[[], Any]) -> int:
 
 def _called(call: Callable[[], Any]) -> Counter[CodeType]:
     counts: Counter[CodeType] = Counter()
-    before = sys.getprofile()
+    before, collects = sys.getprofile(), gc.isenabled()
+    gc.disable()  # what other tests have left may call functions when it is collected
     sys.setprofile(lambda frame, event, _: counts.update([frame.f_code]) if event == "call" else None)
     try:
         call()
     finally:
         sys.setprofile(before)
+        if collects:
+            gc.enable()
     return counts
 
 

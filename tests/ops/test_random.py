@@ -56,13 +56,26 @@ def attended(x):
     return attention(x, axis=rows)
 
 
+def dropped_states(x):
+    cell = rf.LayerNormVariantsLSTM(feat, feat, dropout_h=0.1)
+    return cell(x, spatial_dim=rows, state=cell.default_initial_state(batch_dims=[]))[0]
+
+
 def trained():
     return rf.convert_to_tensor(torch.ones(200, 50, requires_grad=True), dims=[rows, feat])
 
 
 @pytest.mark.parametrize(
     "function",
-    [dropped, dropped_in_a_loop, dropped_in_a_loop_of_a_loop, normalized, attended, lambda x: dropped(dropped(x))],
+    [
+        dropped,
+        dropped_in_a_loop,
+        dropped_in_a_loop_of_a_loop,
+        dropped_states,
+        normalized,
+        attended,
+        lambda x: dropped(dropped(x)),
+    ],
 )
 def test_a_gradient_outside_of_any_step_warns_where_it_is_computed(function):
     with pytest.warns(UserWarning, match=r"(dropout|BatchNorm) ran as in inference") as caught:

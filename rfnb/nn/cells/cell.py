@@ -10,7 +10,6 @@ import numpy as np
 
 from rfnb.core.dims.dim import Dim, check_dims, single_step_dim
 from rfnb.core.ground.text import did_you_mean
-from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State, check_state
@@ -20,7 +19,7 @@ from rfnb.loop.pure import Keeping, StepCache, key_of, loop_to_keep
 from rfnb.nn.layers.rec import check_recurrent_state
 from rfnb.nn.module.module import Module
 from rfnb.ops.create import full
-from rfnb.ops.random import dropout
+from rfnb.ops.random import dropout, in_training
 from rfnb.ops.shape import expand_dims
 
 CELLS: dict[str, type[RecCell]] = {}
@@ -130,13 +129,13 @@ class RecCell(Module):
         dtype, device = (None, None) if like is None else (like.dtype, like.device)
         filled = partial(full, dims=[*batch_dims, self.out_dim], dtype=dtype, device=device, feature_dim=self.out_dim)
         state = self.state_class({name: filled(fill_value=0.0) for name in self.state_parts})
-        if self._drops():
+        if self._drops(state[self.state_parts[0]]):
             state.mask = dropout(filled(fill_value=1.0), self.recurrent_dropout)
         return state
 
     def dropped(self, h: Tensor, state: State) -> Tensor:
         """`h` times the dropout mask of its sequence, which is the same in all steps (Gal & Ghahramani 2016)."""
-        if not self._drops():
+        if not self._drops(h):
             return h
         if "mask" not in state:
             raise ParameterError(
@@ -146,8 +145,8 @@ class RecCell(Module):
             )
         return h * state.mask
 
-    def _drops(self) -> bool:
-        return self.recurrent_dropout > 0 and get_run_ctx().is_train_flag_enabled(func=dropout)
+    def _drops(self, h: Tensor) -> bool:
+        return self.recurrent_dropout > 0 and in_training(h, func=dropout)
 
 
 @guarded
