@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import pytest
 import torch
@@ -175,9 +176,9 @@ def test_frames_of_whom(op):
     time = rf.Dim(None, name="time")
     rf.convert_to_tensor([[1.0, 2.0, 3.0], [4.0]], dims=[rf.batch_dim, time])
     positions = rf.cast(rf.range_over_dim(time), "float32")
-    with pytest.raises(rf.errors.DimError, match="depend on batch, which `source` lacks") as caught:
+    with pytest.raises(rf.errors.DimError, match="depend on batch, which the tensor lacks") as caught:
         op(positions, axis=time)
-    assert "rf.expand_dim(source, batch_dim)" in caught.value.hint
+    assert "rf.expand_dim(positions, batch_dim)" in caught.value.hint
     assert op(positions, axis=time, use_mask=False).raw_tensor.isfinite().all()
     assert op(rf.expand_dim(positions, rf.batch_dim), axis=time) is not None
     rf.convert_to_tensor([[1.0, 2.0], [4.0, 5.0]], dims=[rf.batch_dim, time])
@@ -349,7 +350,7 @@ def test_without_the_batch_the_end_of_each_sequence_is_unknown(name):
     positions = rf.range_over_dim(time, dtype="float32")
     with pytest.raises(rf.errors.DimError, match="the lengths of time depend on batch") as error:
         WITHOUT_OWNER[name](positions, time, longer)
-    assert error.value.hint.startswith("rf.expand_dim(source, batch")
+    assert re.match(r"rf\.expand_dim\(\w+, batch", error.value.hint)
     together = WITHOUT_OWNER[name](rf.expand_dim(positions, batch_dim), time, longer)
     rf.convert_to_tensor(torch.zeros(1, 2), dims=[batch_dim, time], lengths=[2])
     rf.convert_to_tensor(torch.zeros(1, 5), dims=[batch_dim, longer], lengths=[5])

@@ -52,10 +52,10 @@ def require_owner_dims(op: str, x: Tensor, dims: tuple[Dim, ...], way_out: str =
         size = lengths.size(dim)
         if size is not None and size.ragged and x.sig.index.keys().isdisjoint(size.dims):
             raise DimError(
-                f"{op}: the lengths of {dim.name} depend on {size.dims[0].name}, which `source` lacks",
+                f"{op}: the lengths of {dim.name} depend on {size.dims[0].name}, which the tensor lacks",
                 got=x.describe_dims(),
                 expected=f"{size.dims[0].name} among the dims",
-                hint=f"rf.expand_dim(source, {called(size.dims[0])}){way_out}",
+                hint=f"rf.expand_dim({called(x)}, {called(size.dims[0])}){way_out}",
             )
     lengths.keep(key, True)
 
