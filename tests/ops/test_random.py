@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import FunctionType
 
 import numpy as np
 import pytest
@@ -79,8 +80,22 @@ def trained():
 )
 def test_a_gradient_outside_of_any_step_warns_where_it_is_computed(function):
     with pytest.warns(UserWarning, match=r"(dropout|BatchNorm) ran as in inference") as caught:
-        exec("function(trained()).raw_tensor.sum().backward()", globals() | {"function": function})  # a line of its own
-    assert [warning.filename for warning in caught] == ["<string>"]
+        on_a_line_of_its_own(backward_of)(function)
+    assert [warning.filename for warning in caught] == [__file__]
+
+
+def on_a_line_of_its_own(function):
+    """A copy, whose lines have not warned yet."""
+    return FunctionType(function.__code__.replace(), function.__globals__)
+
+
+def test_a_vectorized_jacobian_passes_through_what_is_watched():
+    def one_and_a_half(raw):
+        return rf.dropout(rf.mul(rf.convert_to_tensor(raw, dims=[feat]), 1.5), 0.5).raw_tensor
+
+    with pytest.warns(UserWarning, match="dropout ran as in inference"):
+        found = torch.autograd.functional.jacobian(one_and_a_half, torch.ones(50), vectorize=True)
+    assert torch.equal(found, 1.5 * torch.eye(50))
 
 
 def test_it_warns_once_for_a_line():
@@ -112,6 +127,7 @@ def test_nothing_warns_where_no_gradient_passes_through_it():
     dropped(x)
     dropped(rf.stop_gradient(x))
     rf.mul(x, 2.0).raw_tensor.sum().backward()
+    rf.BatchNorm(feat, track_running_stats=False)(rf.mul(x, 2.0)).raw_tensor.sum().backward()  # as in training
     with torch.no_grad():
         dropped(x)
     leaf = torch.ones(200, 50, requires_grad=True)

@@ -140,6 +140,7 @@ describe('editing a state', () => {
     click(host, '[data-state="h"] .rfnb-State-edit');
     await act(async () => type(host, '.rfnb-Edit input', 'AH'));
     expect(host.querySelector('.rfnb-Edit')).toBeNull();
+    expect(document.activeElement).toBe(host.querySelector('[data-state="h"] .rfnb-State-edit')); // not a moment later
   });
 });
 

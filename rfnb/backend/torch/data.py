@@ -285,7 +285,7 @@ class TorchMeasure:
         """
         if torch.compiler.is_compiling() or not raw.requires_grad or raw.is_leaf or unwrapped(raw) is not raw:
             return False
-        raw.register_hook(lambda gradient: see(gradient.detach()))
+        raw.register_hook(see)
         return True
 
     @staticmethod

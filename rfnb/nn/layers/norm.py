@@ -270,7 +270,7 @@ class BatchNorm(Module):
             affine=self.affine,
             use_mask=use_mask_default(default=self.use_mask),
             distributed=batch_norm_distributed_default() if self.distributed is None else self.distributed,
-            train=in_training(source, func=BatchNorm.__call__),
+            train=self.running_mean is None or in_training(source, func=BatchNorm.__call__),
         )
 
 

@@ -90,10 +90,19 @@ function Edit(props: {
   const [text, setText] = React.useState<string | null>(null);
   const [asked, setAsked] = React.useState(false);
   const button = React.useRef<HTMLButtonElement>(null);
+  const closes = React.useRef(false);
+  React.useLayoutEffect(() => {
+    if (closes.current && text === null) {
+      closes.current = false;
+      if (document.activeElement === document.body) {
+        button.current?.focus(); // else it has moved on
+      }
+    }
+  }, [text]);
   const close = () => {
+    closes.current = true;
     setText(null);
     setAsked(false);
-    setTimeout(() => button.current?.focus());
   };
   if (text === null) {
     return (
