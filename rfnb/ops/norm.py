@@ -189,6 +189,5 @@ def batch_norm(
     >>> rf.batch_norm(x, in_dim=feat, **options).raw_tensor.tolist()
     [[-1.0], [1.0]]
     """
-    if train is None:
-        train = running_mean is None or in_training(source, func=batch_norm)
+    train = (running_mean is None or in_training(source, func=batch_norm)) if train is None else train
     return backend_of_raw(source._raw).batch_norm(**locals())

@@ -69,7 +69,8 @@ class RecOps:
         if plan is None or out is None or final is None:
             out, final, plan = _plan(*operands, spatial_dim, in_dim, out_dim)
             source.sig.keep(key, plan)
-        require_no_inner_dims("lstm", source, [spatial_dim])
+        if spatial_dim in source.lengths.owners:
+            require_no_inner_dims("lstm", source, [spatial_dim])
         source, lengths, raws = cls.finite_operand(source), source.lengths, []
         for x, how in zip((source, *operands[1:]), plan.moves, strict=True):
             raws.append(x._raw if how is None else cls.move_raw(x._raw, how))
