@@ -227,7 +227,7 @@ def spark_steps(run: Run) -> list[int]:
 
 
 def kept_steps(run: Run, steps: int) -> range:
-    """Those of the first `steps` after which the states are kept; only the last one, if there is no other."""
+    """The steps among the first `steps` after which the states are kept; if they are kept after none, the last step."""
     every = run.replay.every
     return range(every - 1, steps, every) or range(max(steps - 1, 0), steps)
 

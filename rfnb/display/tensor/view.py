@@ -172,7 +172,7 @@ def _frame(data: Data) -> TensorView:
 
 
 def _no_numbers(data: Data) -> str | None:
-    """Why there are no numbers to show; None if there are some."""
+    """The reason why no numbers can be shown; None if they can."""
     if data.device == "meta":
         return "no numbers: on the meta device"
     layout = str(getattr(data.raw, "layout", "torch.strided"))

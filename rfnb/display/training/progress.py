@@ -46,7 +46,7 @@ class LossCurve(TypedDict):
     high: list[Number]
     smooth: list[Number]  # the running mean
     last: Number | None
-    peak: Literal["lowest", "highest"]  # which of them is told: the lowest, unless that is where it began
+    peak: Literal["lowest", "highest"]  # which extreme is shown: the lowest value, unless the curve began with it
     peak_value: Number | None
     peak_at: int | None
     bad: int  # values that are not finite
